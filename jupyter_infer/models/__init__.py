@@ -1,0 +1,25 @@
+"""Models: from a name to a local folder in the Hugging Face layout, and the default for a machine."""
+
+from __future__ import annotations
+
+from jupyter_infer.models.cache import Progress, cache_dir
+from jupyter_infer.models.catalog import CATALOG, CatalogModel, default_model, known_models
+from jupyter_infer.models.folder import check_folder
+from jupyter_infer.models.gguf import convert_gguf
+from jupyter_infer.models.hub import hub_answers
+from jupyter_infer.models.resolve import ResolvedModel, Source, resolve
+
+__all__ = [
+    "CATALOG",
+    "CatalogModel",
+    "Progress",
+    "ResolvedModel",
+    "Source",
+    "cache_dir",
+    "check_folder",
+    "convert_gguf",
+    "default_model",
+    "hub_answers",
+    "known_models",
+    "resolve",
+]
