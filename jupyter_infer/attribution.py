@@ -1,0 +1,144 @@
+"""Who used the engine's time: each step's nanoseconds split over the requests that shared it, exactly.
+
+A step has a part that does not depend on its tokens (weights read, launches, Python) and a part that grows with them,
+and over long contexts with the KV cache that attention reads. `fit` estimates `step = fixed + token · tokens (+ kv ·
+kv_tokens)` from measured steps by iteratively reweighted least squares (Huber's weights, so that a hiccup of the
+machine does not move it); `split` gives each of the R entries of a step `fixed / R + token · its tokens + kv · its
+kv_tokens`, scaled to the measured step and rounded to whole nanoseconds by largest remainder. `Attribution` does both
+as steps come in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from jupyter_infer.records import Fit, StepRecord, StepWork
+
+__all__ = ["Attribution", "fit", "split"]
+
+MIN_DISTINCT = 3  # distinct token counts below which a line through them says nothing
+MIN_STEPS = 8
+HUBER = 1.345  # 95 % efficiency on normal errors (Huber 1981)
+KV_SPREAD = 2048  # KV tokens between the 10th and 90th percentile below which their term cannot be told from noise
+
+
+def fit(steps: Sequence[StepRecord]) -> Fit:
+    """Return the cost of a step, fitted to `steps` that computed tokens; without coefficients when they are too few or
+    alike.
+
+    No coefficient is negative: a term that would be is left out and the rest fitted again.
+    """
+    worked = [step for step in steps if step.work]
+    tokens = np.array([step.tokens for step in worked], dtype=float)
+    if len(worked) < MIN_STEPS or len(np.unique(tokens)) < MIN_DISTINCT:
+        return Fit(len(worked), None, None, None, None)
+    kv = np.array([sum(work.kv_tokens for work in step.work) for step in worked], dtype=float)
+    time = np.array([step.duration_ns for step in worked], dtype=float)
+    columns = [np.ones_like(tokens), tokens]
+    if np.subtract(*np.percentile(kv, (90, 10))) >= KV_SPREAD:
+        columns.append(kv)
+    kept = list(range(len(columns)))
+    while True:
+        matrix = np.stack([columns[i] for i in kept], axis=1)
+        solved = _huber(matrix, time)
+        if len(kept) == 1 or solved.min() >= 0:
+            break
+        kept.pop(int(solved.argmin()))
+    coefficients = [0.0, 0.0, 0.0]
+    for i, value in zip(kept, solved, strict=True):
+        coefficients[i] = max(float(value), 0.0)
+    residual = float(np.median(np.abs(time - matrix @ solved)))
+    return Fit(len(worked), coefficients[0], coefficients[1], coefficients[2] if len(columns) == 3 else None, residual)
+
+
+def split(step: StepRecord, by: Fit) -> tuple[int, ...]:
+    """Return the nanoseconds of each entry of `step.work`; they sum to `step.duration_ns` exactly."""
+    if not step.work:
+        return ()
+    if by.fixed_ns is None or by.token_ns is None:
+        weights = [float(work.tokens) for work in step.work]
+    else:
+        fixed, token, kv = by.fixed_ns / len(step.work), by.token_ns, by.kv_token_ns or 0.0
+        weights = [fixed + token * work.tokens + kv * work.kv_tokens for work in step.work]
+    total = math.fsum(weights)  # whatever the order of the entries
+    if total <= 0:
+        weights, total = [1.0] * len(step.work), float(len(step.work))
+    exact = [step.duration_ns * weight / total for weight in weights]
+    shares = [int(value) for value in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: (shares[i] - exact[i], _identity(step.work[i])))
+    missing = step.duration_ns - sum(shares)
+    for turn in range(abs(missing)):  # float error can leave a nanosecond too many as well as too few
+        shares[by_remainder[turn % len(shares)]] += 1 if missing > 0 else -1
+    return tuple(shares)
+
+
+class Attribution:
+    """Splits steps as they end. A step is split once, by the fit in force, so the parts always sum to the busy time.
+
+    Parameters
+    ----------
+    warm_up
+        Steps after a load that are split but not fitted: they pay for first-touch memory and lazy set-up.
+    window
+        Measured steps that a fit looks back on.
+    """
+
+    def __init__(self, *, warm_up: int = 4, window: int = 512) -> None:
+        self.busy_ns = 0
+        self.unattributed_ns = 0
+        self.fit = Fit(0, None, None, None, None)
+        self._skip = warm_up
+        self._steps: deque[StepRecord] = deque(maxlen=window)
+        self._fitted = 0
+        self._seen = 0
+
+    def add(self, step: StepRecord, live: set[str]) -> dict[str, int]:
+        """Return the nanoseconds that the step gives to each live request id; the rest is unattributed.
+
+        Parameters
+        ----------
+        step
+            The step that just ended.
+        live
+            Ids of the requests that are not finished; a step in flight when its request was aborted is nobody's.
+        """
+        self.busy_ns += step.duration_ns
+        given: dict[str, int] = {}
+        for work, share in zip(step.work, split(step, self.fit), strict=True):
+            if work.request_id in live:
+                given[work.request_id] = given.get(work.request_id, 0) + share
+        self.unattributed_ns += step.duration_ns - sum(given.values())
+        if step.work:
+            self._seen += 1
+            if self._seen > self._skip:
+                self._steps.append(step)
+        return given
+
+    def refit(self) -> Fit:
+        """Fit anew if the steps grew by a tenth since the last fit, and return the coefficients in force."""
+        if self._seen - self._fitted >= max(MIN_STEPS, min(len(self._steps), self._fitted) // 10):
+            self.fit = fit(tuple(self._steps))
+            self._fitted = self._seen
+        return self.fit
+
+
+def _huber(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    weights = np.ones(len(values))
+    solved = np.zeros(matrix.shape[1])
+    for _ in range(20):
+        root = np.sqrt(weights)
+        previous, solved = solved, np.linalg.lstsq(matrix * root[:, None], values * root, rcond=None)[0]
+        errors = np.abs(values - matrix @ solved)
+        scale = 1.4826 * np.median(errors)  # the median absolute deviation as a standard deviation
+        if scale == 0 or np.allclose(solved, previous, rtol=1e-6):
+            break
+        weights = np.minimum(1.0, HUBER * scale / np.maximum(errors, 1e-9))
+    return solved
+
+
+def _identity(work: StepWork) -> tuple[str, int]:
+    return work.request_id, work.sample

@@ -1,0 +1,57 @@
+"""Measured numbers as text: three significant digits, a unit that fits, and ``n/a`` for what is not known.
+
+Not known is `None` or not finite; it is never shown as 0. Dollars are `jupyter_infer.pricing.format_usd`.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["NOT_KNOWN", "format_count", "format_ns", "format_rate", "format_share"]
+
+NOT_KNOWN = "n/a"
+
+
+def format_ns(duration_ns: float | None) -> str:
+    """Return nanoseconds in the unit that fits: ``12 ns``, ``3.4 µs``, ``81 ms``, ``1.75 s``, ``2 min 5 s``, ``1 h 2
+    min``.
+    """
+    if duration_ns is None or not math.isfinite(duration_ns):
+        return NOT_KNOWN
+    if duration_ns < 0:
+        return f"−{format_ns(-duration_ns)}"
+    for unit, size in (("ns", 1), ("µs", 1e3), ("ms", 1e6)):
+        # Rounded first, so that 999.9 µs is "1 ms" and not "1e+03 µs".
+        if float(f"{duration_ns / size:.3g}") < 1000:
+            return f"{duration_ns / size:.3g} {unit}" if duration_ns else "0 s"
+    seconds = duration_ns / 1e9
+    if float(f"{seconds:.3g}") < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
+
+
+def format_rate(per_second: float | None, unit: str = "tok/s") -> str:
+    """Return a rate: ``36.2 tok/s``, ``1,840 tok/s``."""
+    if per_second is None or not math.isfinite(per_second):
+        return NOT_KNOWN
+    # From 100 on, the digits before the point are enough, and "1.84e+03" is no number to read.
+    return f"{per_second:,.0f} {unit}" if abs(per_second) >= 100 else f"{per_second:.3g} {unit}"
+
+
+def format_count(count: int | None) -> str:
+    """Return a count with thousands set apart: ``12,345``."""
+    return NOT_KNOWN if count is None else f"{count:,}"
+
+
+def format_share(part: float | None, whole: float | None) -> str:
+    """Return `part` of `whole` in per cent: ``63 %``, ``0.4 %``, ``under 0.1 %``."""
+    if part is None or not whole or not math.isfinite(part / whole):
+        return NOT_KNOWN
+    percent = 100 * part / whole
+    if 0 < percent < 0.1:
+        return "under 0.1 %"
+    return f"{percent:.1f} %" if 0 < percent < 1 else f"{percent:.0f} %"
