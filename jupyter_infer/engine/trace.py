@@ -1,0 +1,204 @@
+"""What the scheduler really did, step by step.
+
+`tracing(base)` returns a scheduler class over the one that vLLM would have chosen itself (`AsyncScheduler` on a GPU,
+where a plain subclass of `Scheduler` would switch the overlap off). It reports to a `StepTracer`, which knows no vLLM
+and keys what it sees by the `SchedulerOutput` object, not by call order: with asynchronous scheduling two steps are in
+flight at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_infer.records import StepRecord, StepWork
+
+__all__ = ["Planned", "StepTracer", "tracing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the scheduler planned for one of vLLM's requests (a sample of ours) in one step."""
+
+    key: str  # vLLM's own request id
+    tokens: int
+    computed_before: int  # tokens whose KV existed before the step, cached ones included
+    prompt_tokens: int
+    draft_tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    scheduled_ns: int
+    cpu_ns: int
+    planned: tuple[Planned, ...]
+    running: int
+    waiting: int
+    preempted: tuple[str, ...]
+    work: list[tuple[Planned, int, int]]  # planned, prefill tokens, recomputed tokens
+
+
+class StepTracer:
+    """Turns *planned* and *done* reports into `StepRecord` values.
+
+    Parameters
+    ----------
+    clock
+        The one clock, in nanoseconds.
+    cpu_clock
+        CPU time of the calling thread, in nanoseconds.
+    """
+
+    def __init__(
+        self, clock: Callable[[], int] = time.monotonic_ns, cpu_clock: Callable[[], int] = time.thread_time_ns
+    ) -> None:
+        self.names: dict[str, tuple[str, int]] = {}  # vLLM's request id → our request id and sample
+        self._clock, self._cpu_clock = clock, cpu_clock
+        self._open: dict[int, _Open] = {}
+        self._high: dict[str, int] = {}  # most tokens whose KV a sample ever had: below it, work is recomputation
+        self._done: list[StepRecord] = []
+        self._index = 0
+        self._end_ns = 0
+        self._end_cpu_ns = 0
+
+    def planning(self) -> tuple[int, int]:
+        """Return the moment at which the scheduler begins to plan, to be handed to `planned`."""
+        return self._clock(), self._cpu_clock()
+
+    def planned(
+        self,
+        step: object,
+        begun: tuple[int, int],
+        work: Iterable[Planned],
+        *,
+        running: int,
+        waiting: int,
+        preempted: Iterable[str] = (),
+    ) -> None:
+        """Note the plan of a step; `step` is any object that stays the same until `done` is called with it.
+
+        What a token is, is decided here, from the computed count before the step. A sample's tokens up to its
+        high-water mark are recomputed; above it, those of the prompt are prefill and the rest decode, the drafts last.
+        """
+        plan = tuple(work)
+        split = []
+        for item in plan:
+            high, end = self._high.get(item.key, 0), item.computed_before + item.tokens
+            recomputed = max(0, min(high, end) - item.computed_before)
+            prefill = max(0, min(item.prompt_tokens, end) - max(item.computed_before, high))
+            split.append((item, prefill, recomputed))
+        at_ns, cpu_ns = begun
+        self._open[id(step)] = _Open(at_ns, cpu_ns, plan, running, waiting, tuple(preempted), split)
+
+    def done(self, step: object, given: Mapping[str, int], *, kv_blocks_free: int | None = None) -> None:
+        """Note that the results of a step are in: `given` says how many new tokens each sample got."""
+        opened = self._open.pop(id(step), None)
+        if opened is None:
+            return
+        now_ns, now_cpu_ns = self._clock(), self._cpu_clock()
+        work = []
+        for item, prefill, recomputed in opened.work:
+            new = given.get(item.key, 0)
+            accepted = max(0, new - 1) if item.draft_tokens else 0
+            kept = item.computed_before + item.tokens - (item.draft_tokens - min(accepted, item.draft_tokens))
+            if item.key in self.names:
+                self._high[item.key] = max(self._high.get(item.key, 0), kept)
+            name, sample = self.names.get(item.key, (item.key, 0))
+            work.append(
+                StepWork(
+                    request_id=name,
+                    sample=sample,
+                    tokens=item.tokens,
+                    prefill_tokens=prefill,
+                    recomputed_tokens=recomputed,
+                    decode_tokens=item.tokens - prefill - recomputed - item.draft_tokens,
+                    draft_tokens=item.draft_tokens,
+                    accepted_tokens=min(accepted, item.draft_tokens),
+                    output_tokens=new,
+                    kv_tokens=item.computed_before + item.tokens,
+                )
+            )
+        overlaps = self._end_ns > opened.scheduled_ns
+        record = StepRecord(
+            index=self._index,
+            scheduled_ns=opened.scheduled_ns,
+            start_ns=max(opened.scheduled_ns, self._end_ns),
+            end_ns=now_ns,
+            cpu_ns=now_cpu_ns - (self._end_cpu_ns if overlaps else opened.cpu_ns),
+            work=tuple(work),
+            running=opened.running,
+            waiting=opened.waiting,
+            preempted=tuple(self.names.get(key, (key, 0)) for key in opened.preempted),
+            kv_blocks_free=kv_blocks_free,
+        )
+        self._index += 1
+        self._end_ns, self._end_cpu_ns = now_ns, now_cpu_ns
+        self._done.append(record)
+
+    def take(self) -> tuple[StepRecord, ...]:
+        """Return the steps that ended since the last call."""
+        steps, self._done = tuple(self._done), []
+        return steps
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop what is kept about requests that ended."""
+        for key in keys:
+            self.names.pop(key, None)
+            self._high.pop(key, None)
+
+
+def tracing(base: type) -> type:
+    """Return a subclass of a vLLM scheduler class that reports every step to its `tracer`."""
+
+    class TracingScheduler(base):
+        """`base`, observed; it decides nothing."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.tracer = StepTracer()
+            self._preempted_now: list[str] = []
+            super().__init__(*args, **kwargs)
+
+        def schedule(self, *args: Any, **kwargs: Any) -> Any:
+            begun = self.tracer.planning()
+            self._preempted_now = []
+            output = super().schedule(*args, **kwargs)
+            running, waiting = self.get_request_counts()
+            self.tracer.planned(
+                output,
+                begun,
+                self._work_of(output),
+                running=running,
+                waiting=waiting,
+                preempted=self._preempted_now,
+            )
+            return output
+
+        def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+            outputs = super().update_from_output(scheduler_output, model_runner_output)
+            given = {item.request_id: len(item.new_token_ids) for sent in outputs.values() for item in sent.outputs}
+            self.tracer.done(
+                scheduler_output, given, kv_blocks_free=self.kv_cache_manager.block_pool.get_num_free_blocks()
+            )
+            return outputs
+
+        def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
+            self._preempted_now.append(request.request_id)
+            super()._preempt_request(request, *args, **kwargs)
+
+        def _work_of(self, output: Any) -> Iterable[Planned]:
+            cached = output.scheduled_cached_reqs
+            before = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+            before.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+            for key, tokens in output.num_scheduled_tokens.items():
+                yield Planned(
+                    key=key,
+                    tokens=tokens,
+                    computed_before=before[key],
+                    prompt_tokens=self.requests[key].num_prompt_tokens,
+                    draft_tokens=len(output.scheduled_spec_decode_tokens.get(key, ())),
+                )
+
+    TracingScheduler.__name__ = TracingScheduler.__qualname__ = f"Tracing{base.__name__}"
+    return TracingScheduler

@@ -1,0 +1,202 @@
+"""vLLM as an `Engine`: speaking its language."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import random
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from jupyter_infer import hardware
+from jupyter_infer.config import DEFAULT_MAX_TOKENS, check_names
+from jupyter_infer.engine.protocol import EngineRequest, Message, Rendered, SampleOutput, StepResult
+from jupyter_infer.engine.sizing import LoadPlan
+from jupyter_infer.engine.vllm_api import Vllm, first_line, sweep
+from jupyter_infer.errors import ConfigError, PromptError
+from jupyter_infer.models import ResolvedModel
+from jupyter_infer.records import EngineInfo
+
+__all__ = ["OWNED_SAMPLING", "VllmEngine"]
+
+OWNED_SAMPLING = {
+    "output_kind": "answers are streamed as deltas",
+    "stream_interval": "every token is timed, so every token is an event",
+    "detokenize": "answers are text here",
+    "skip_clone": "it is internal to vLLM",
+}
+"""Sampling values that are ours, each with the reason."""
+
+
+class VllmEngine:
+    """A loaded vLLM engine; see `Engine` for the contract."""
+
+    def __init__(self, engine: Any, vllm: Vllm, model: ResolvedModel, plan: LoadPlan, *, load_ns: int) -> None:
+        self._engine, self._vllm = engine, vllm
+        self._core = engine.engine_core.engine_core
+        self._tracer = self._core.scheduler.tracer
+        self._pool = self._core.scheduler.kv_cache_manager.block_pool
+        self._keys: dict[str, tuple[str, ...]] = {}  # our request id → vLLM's ids, one a sample
+        # A copy of its own for the callers' side: a tokenizer must not be used by two threads at once.
+        self._tokenizer = copy.deepcopy(engine.get_tokenizer())
+        self._tokenizing = threading.Lock()
+        self._defaults = dict(engine.model_config.get_diff_sampling_param())
+        names = {name for name in vllm.SamplingParams.__struct_fields__ if not name.startswith("_")}
+        self._names = names - {"output_text_buffer_length"}
+        self._owned = {
+            field.name: f"it is an engine setting; type: %infer load {model.name} --{field.name.replace('_', '-')} …"
+            for field in dataclasses.fields(vllm.EngineArgs)
+            if field.name not in self._names
+        } | OWNED_SAMPLING
+        config = engine.vllm_config
+        self._info = EngineInfo(
+            model=model.name,
+            engine=f"vllm {vllm.version}",
+            device=vllm.device,
+            dtype=str(config.model_config.dtype).removeprefix("torch."),
+            block_size=config.cache_config.block_size,
+            kv_blocks_total=self._pool.num_gpu_blocks - 1,  # block 0 is vLLM's null block
+            kv_bytes=_kv_bytes(engine),
+            weight_bytes=plan.weight_bytes,
+            max_model_len=config.model_config.max_model_len,
+            max_num_batched_tokens=config.scheduler_config.max_num_batched_tokens,
+            max_num_seqs=config.scheduler_config.max_num_seqs,
+            threads=hardware.cpu_threads() if vllm.device == "cpu" else None,
+            load_ns=load_ns,
+            notices=plan.notices,
+            settings=dict(plan.settings),
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        """What was loaded."""
+        return self._info
+
+    def render(self, prompt: str | Sequence[Message], *, template: bool = True) -> Rendered:
+        """Return the prompt as the model will read it.
+
+        A text becomes one user message. A literal control token in it (``<|im_end|>``) is read as that token, as vLLM's
+        server does. Templated text is tokenised without further special tokens: the template has them.
+        """
+        with self._tokenizing:
+            if isinstance(prompt, str) and (not template or not self._tokenizer.chat_template):
+                _not_empty(prompt)
+                return Rendered(prompt, tuple(self._tokenizer.encode(prompt, verbose=False)))
+            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
+            _not_empty("".join(str(m.get("content", "")) for m in messages if m.get("role") != "system"))
+            if not self._tokenizer.chat_template:
+                raise PromptError(f"{self._info.model} has no chat template; give one text without a system message")
+            try:
+                text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            except Exception as error:  # templates are programs, and raise what they like
+                raise PromptError(f"the chat template refused these messages: {first_line(error)}") from None
+            return Rendered(text, tuple(self._tokenizer.encode(text, add_special_tokens=False, verbose=False)))
+
+    def admit(self, prompt: Rendered, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the full sampling values of a request that can run: the model's defaults and what was asked."""
+        check_names(sampling, self._names, self._owned, "sampling value")
+        values = {"max_tokens": DEFAULT_MAX_TOKENS, **self._defaults, **sampling}
+        params = self._params(values)
+        length, room = len(prompt.token_ids), self._info.max_model_len
+        if length == 0:
+            raise PromptError("the prompt is empty; write the question below the %%infer line")
+        if length >= room:
+            raise PromptError(
+                f"the prompt has {length:,} tokens, and {self._info.model} is loaded with a context of {room:,}, "
+                f"of which one is for the answer; shorten it by {length - room + 1:,} tokens"
+            )
+        blocks = -(-(length + 1) // self._info.block_size)
+        if blocks > self._info.kv_blocks_total:
+            raise PromptError(
+                f"the prompt needs {blocks:,} KV blocks of {self._info.block_size} tokens, and the pool has "
+                f"{self._info.kv_blocks_total:,}; shorten it, or load with a larger --kv-cache-memory-bytes"
+            )
+        if params.temperature > 0 and params.seed is None:
+            # A seed of its own: the request can be repeated, and vLLM does not draw from the user's global generator.
+            values["seed"] = random.SystemRandom().randrange(2**31)
+        return values
+
+    def add(self, request: EngineRequest) -> None:
+        """Queue a request; raises if vLLM refuses it, leaving nothing behind."""
+        prompt = self._vllm.tokens_input(list(request.prompt.token_ids), prompt=request.prompt.text)
+        key = self._engine.add_request(request.request_id, prompt, self._params(request.sampling))
+        keys = (key,) if request.samples == 1 else tuple(f"{sample}_{key}" for sample in range(request.samples))
+        self._keys[request.request_id] = keys
+        self._tracer.names.update({key: (request.request_id, sample) for sample, key in enumerate(keys)})
+
+    def abort(self, request_ids: Collection[str]) -> None:
+        """Drop requests and free their blocks."""
+        self._engine.abort_request(list(request_ids))
+        self._forget(request_ids)
+
+    def step(self) -> StepResult:
+        """Run one step of vLLM's loop."""
+        answers = self._engine.step()
+        steps = self._tracer.take()
+        outputs = tuple(
+            SampleOutput(
+                request_id=answer.request_id,
+                sample=output.index,
+                token_ids=tuple(output.token_ids),
+                text=output.text,
+                finish_reason=output.finish_reason,
+                stop_reason=output.stop_reason,
+                cached_tokens=answer.num_cached_tokens,
+            )
+            for answer in answers
+            for output in answer.outputs
+        )
+        self._forget([answer.request_id for answer in answers if answer.finished])
+        return StepResult(steps, outputs)
+
+    def has_unfinished(self) -> bool:
+        """Whether requests are open, or a step of an aborted one is still in flight."""
+        return bool(self._engine.has_unfinished_requests() or self._core.batch_queue)
+
+    def kv_blocks_free(self) -> int:
+        """Return the number of free KV blocks."""
+        return int(self._pool.get_num_free_blocks())
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget cached prefixes; False if running requests hold some."""
+        return bool(self._engine.reset_prefix_cache())
+
+    def close(self) -> None:
+        """Free everything."""
+        self._engine.engine_core.shutdown()
+        del self._engine, self._core, self._tracer, self._pool, self._tokenizer
+        sweep()
+
+    def _params(self, values: Mapping[str, Any]) -> Any:
+        given = dict(values)
+        if isinstance(given.get("structured_outputs"), Mapping):
+            given["structured_outputs"] = self._vllm.StructuredOutputsParams(**given["structured_outputs"])
+        try:
+            params = self._vllm.SamplingParams(**given, output_kind=self._vllm.DELTA)
+            config = self._engine.vllm_config
+            params.verify(
+                self._engine.model_config,
+                config.speculative_config,
+                config.structured_outputs_config,
+                self._engine.get_tokenizer(),
+            )
+        except (ValueError, TypeError, self._vllm.Refusal) as error:
+            raise ConfigError(first_line(error).split(" (parameter=")[0]) from None
+        return params
+
+    def _forget(self, request_ids: Collection[str]) -> None:
+        for request_id in request_ids:
+            self._tracer.forget(self._keys.pop(request_id, ()))
+
+
+def _not_empty(text: str) -> None:
+    if not text.strip():
+        raise PromptError("the prompt is empty; write the question below the %%infer line")
+
+
+def _kv_bytes(engine: Any) -> int | None:
+    with contextlib.suppress(AttributeError):
+        return sum(int(tensor.nbytes) for tensor in engine.model_executor.driver_worker.model_runner.kv_caches)
+    return None

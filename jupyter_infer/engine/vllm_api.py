@@ -1,0 +1,94 @@
+"""What we use of vLLM, and giving its memory back."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+from typing import Any
+
+from jupyter_infer import hardware
+from jupyter_infer.engine.quiet import attach_logs, detach_logs
+from jupyter_infer.errors import EngineNotInstalled
+
+__all__ = ["Vllm", "first_line", "import_vllm", "sweep"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vllm:
+    """What we use of vLLM, imported once."""
+
+    version: str
+    device: str
+    EngineArgs: Any
+    LLMEngine: Any
+    Executor: Any
+    SamplingParams: Any
+    StructuredOutputsParams: Any
+    DELTA: Any
+    Refusal: Any  # what vLLM raises for values that it does not take
+    tokens_input: Any
+
+
+def import_vllm() -> Vllm:
+    """Import vLLM (10 s the first time) and return what we use of it.
+
+    Raises
+    ------
+    EngineNotInstalled
+        If it is missing, or does not fit what is installed beside it; the message says what to type.
+    """
+    try:
+        import vllm
+        from vllm.engine.arg_utils import EngineArgs
+        from vllm.exceptions import VLLMValidationError
+        from vllm.inputs.engine import tokens_input
+        from vllm.platforms import current_platform
+        from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+        from vllm.v1.engine.llm_engine import LLMEngine
+        from vllm.v1.executor import Executor
+    except ModuleNotFoundError as error:
+        if error.name == "vllm":
+            extra = "gpu" if hardware.gpu() else "cpu"
+            raise EngineNotInstalled(f'vLLM is not installed; type: pip install "jupyter-infer[{extra}]"') from None
+        raise EngineNotInstalled(f"vLLM cannot be imported: {error}; type: jupyter infer doctor") from error
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:
+        if "torchvision" in str(error):
+            line = "torchvision does not fit this PyTorch; type: pip uninstall -y torchvision, then restart the kernel"
+            raise EngineNotInstalled(line) from None
+        line = f"vLLM cannot be imported: {first_line(error)}; type: jupyter infer doctor"
+        raise EngineNotInstalled(line) from error
+    return Vllm(
+        vllm.__version__,
+        current_platform.device_type,
+        EngineArgs,
+        LLMEngine,
+        Executor,
+        SamplingParams,
+        StructuredOutputsParams,
+        RequestOutputKind.DELTA,
+        VLLMValidationError,
+        tokens_input,
+    )
+
+
+def sweep() -> None:
+    """Give the memory of a closed or half-built engine back to the system."""
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    attach_logs()
+    with contextlib.suppress(Exception):
+        cleanup_dist_env_and_memory()
+    gc.collect()
+    hardware.release_memory()
+    detach_logs()
+
+
+def first_line(error: BaseException) -> str:
+    """Return the line of an error's message that says what is wrong; pydantic puts a heading before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if "validation error" in lines[0] and len(lines) > 1:
+        return " ".join(lines[1:3]).split(" [type=")[0].removeprefix("Value error, ")
+    return lines[0]

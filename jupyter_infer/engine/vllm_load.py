@@ -1,0 +1,141 @@
+"""Loading vLLM in this process: checks first, then the engine, one line for what the user can mend."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jupyter_infer.config import check_names
+from jupyter_infer.engine import vllm_quirks
+from jupyter_infer.engine.protocol import Progress
+from jupyter_infer.engine.quiet import LOGS, quiet
+from jupyter_infer.engine.sizing import LoadPlan, plan_load
+from jupyter_infer.engine.trace import tracing
+from jupyter_infer.engine.vllm import VllmEngine
+from jupyter_infer.engine.vllm_api import Vllm, first_line, import_vllm, sweep
+from jupyter_infer.errors import ConfigError, InferError, ModelError, NotEnoughMemory
+from jupyter_infer.kernelspec import kernel_env
+from jupyter_infer.models import ResolvedModel, resolve
+from jupyter_infer.records import LoadStage
+
+__all__ = ["OWNED_SETTINGS", "prepare"]
+
+OWNED_SETTINGS = {
+    "model": "name it first: %infer load MODEL",
+    "scheduler_cls": "jupyter-infer observes the scheduler that vLLM chooses itself",
+    "disable_log_stats": "the measurements need vLLM's request statistics",
+    "skip_tokenizer_init": "prompts are text here",
+    "tensor_parallel_size": "the engine lives in this one process; start a vLLM server for several GPUs",
+    "pipeline_parallel_size": "the engine lives in this one process; start a vLLM server for several GPUs",
+    "data_parallel_size": "the engine lives in this one process; start a vLLM server for several GPUs",
+    "distributed_executor_backend": "the engine lives in this one process",
+    "stream_interval": "every token is timed, so every token is an event",
+}
+"""Engine settings that are ours, each with the reason."""
+
+LOAD_ENVIRON = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core in this process
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CONFIGURE_LOGGING": "0",  # logging belongs to the user; `quiet` collects vLLM's
+    "TOKENIZERS_PARALLELISM": "false",  # no thread pool of Rust's beside OpenMP's, and no warning on a fork
+}
+
+
+def prepare(model: str, settings: Mapping[str, Any], progress: Progress) -> Callable[[Progress], VllmEngine]:
+    """Return a function that loads `model`, after everything that can be checked beforehand was.
+
+    What fails here leaves a loaded engine as it is. The model is fetched and converted here if need be.
+
+    Parameters
+    ----------
+    model
+        A model name that `jupyter_infer.models.resolve` knows.
+    settings
+        vLLM `EngineArgs` by name.
+    progress
+        Called as each stage begins.
+
+    Raises
+    ------
+    ModelError, ConfigError
+        One line each.
+    """
+    told = ""
+
+    def fetching(stage: str, done: int, total: int) -> None:
+        nonlocal told
+        detail = f"{stage} {100 * done // total} %" if total else stage
+        if detail != told:
+            told = detail
+            progress(LoadStage("model", detail, time.monotonic_ns()))
+
+    if "vllm" in sys.modules:
+        _check_settings(import_vllm(), settings)
+    resolved = resolve(model, progress=fetching)
+    return lambda on_worker: _load(resolved, dict(settings), on_worker)
+
+
+def _load(model: ResolvedModel, settings: Mapping[str, Any], progress: Progress) -> VllmEngine:
+    begun_ns = time.monotonic_ns()
+
+    def begin(stage: str, detail: str = "") -> None:
+        progress(LoadStage(stage, detail, time.monotonic_ns()))
+
+    begin("import", "vLLM and PyTorch")
+    with quiet({**kernel_env(), **LOAD_ENVIRON}):
+        vllm = import_vllm()
+        begin("config")
+        _check_settings(vllm, settings)
+        plan = plan_load(model, settings, gpu=vllm.device == "cuda")
+        try:
+            with vllm_quirks.leave_process_alone():
+                engine = _build(vllm, model, plan, begin)
+        except BaseException as error:
+            sweep()
+            raise _one_line(error, model, plan) from None
+    return VllmEngine(engine, vllm, model, plan, load_ns=time.monotonic_ns() - begun_ns)
+
+
+def _check_settings(vllm: Vllm, settings: Mapping[str, Any]) -> None:
+    known = {field.name for field in dataclasses.fields(vllm.EngineArgs)}
+    check_names(settings, known, OWNED_SETTINGS, "engine setting")
+
+
+def _build(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Callable[[str], None]) -> Any:
+    from vllm.usage.usage_lib import UsageContext
+
+    arguments = vllm.EngineArgs(model=str(model.path), served_model_name=model.name, **plan.settings)
+    config = arguments.create_engine_config(UsageContext.LLM_CLASS)
+    # Over the class that vLLM chose for this configuration; given as a setting it would switch the overlap off.
+    config.scheduler_config.scheduler_cls = tracing(config.scheduler_config.get_scheduler_cls())
+    engine = vllm.LLMEngine(
+        vllm_config=config,
+        executor_class=vllm_quirks.report_stages(vllm.Executor.get_class(config), begin),
+        log_stats=True,
+        usage_context=UsageContext.LLM_CLASS,
+        multiprocess_mode=False,
+    )
+    engine.logger_manager = None  # Prometheus and periodic log lines: nobody reads them here, and each step would pay
+    if vllm.device == "cpu":
+        vllm_quirks.draw_apart()
+        vllm_quirks.let_seeds_be_chunked(engine.model_executor.driver_worker.model_runner)
+    return engine
+
+
+def _one_line(error: BaseException, model: ResolvedModel, plan: LoadPlan) -> BaseException:
+    """Return what the user can act on; a fault that is nobody's input stays what it is."""
+    if isinstance(error, InferError):
+        return error
+    LOGS.append(f"{type(error).__name__}: {error}")
+    line = first_line(error)
+    if isinstance(error, MemoryError) or "memory" in line.lower() or "max seq len" in line:
+        return NotEnoughMemory(f"{line} (KV pool {plan.describe_pool()})")
+    if isinstance(error, (OSError, json.JSONDecodeError)) or "safetensors" in type(error).__module__.lower():
+        return ModelError(f"{model.name} in {model.path} cannot be loaded: {line}")
+    if isinstance(error, (ValueError, TypeError, KeyError, NotImplementedError)):
+        return ConfigError(f"vLLM refused to load {model.name}: {line}; %infer logs says more")
+    return error

@@ -1,0 +1,354 @@
+"""The one owner of an engine: a thread that loads it, steps it, aborts on it and closes it.
+
+Everyone else speaks to it in messages. Because the messages and the answers are plain values, the owner can later live
+in a child process or behind a socket without the rest noticing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from jupyter_infer.engine.ledger import Ledger
+from jupyter_infer.engine.protocol import Engine, EngineRequest, Progress
+from jupyter_infer.errors import EngineBusy, EngineFailed, EngineNotLoaded, InferError, PromptError
+from jupyter_infer.records import LoadStage, RequestRecord, StepRecord, TokenEvent
+
+__all__ = ["STEPS_KEPT", "EngineWorker", "Reply", "Sink", "Submission"]
+
+STEPS_KEPT = 8192
+"""Steps that a worker remembers; older ones are dropped."""
+
+STUCK_AFTER = 10_000
+"""Consecutive steps that got nobody further, a millisecond apart at least, after which the request that has waited
+longest is given up as impossible to schedule. A grammar that is being compiled takes some, too."""
+
+IDLE_S = 0.001
+
+
+class Sink(Protocol):
+    """Where a request's answers go. Called on the worker's thread; must return at once."""
+
+    def event(self, event: TokenEvent) -> None:
+        """Take a new token event."""
+
+    def finished(self, record: RequestRecord) -> None:
+        """Take the record; nothing comes after it."""
+
+    def failed(self, error: Exception) -> None:
+        """Take the reason why the request was refused by the engine; nothing comes after it."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """A slot for the answer to a message; `wait` can be interrupted, and the work goes on."""
+
+    _done: threading.Event = field(default_factory=threading.Event)
+    _value: Any = None
+    _error: BaseException | None = None
+
+    def put(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Answer."""
+        self._value, self._error = value, error
+        self._done.set()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer is there."""
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return the answer, or raise the error that was answered.
+
+        Raises
+        ------
+        TimeoutError
+            If there is no answer within `timeout` seconds.
+        """
+        if not self._done.wait(timeout):
+            raise TimeoutError
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    factory: Callable[[Progress], Engine]
+    progress: Progress
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request on its way to the engine."""
+
+    request: EngineRequest
+    arrival_ns: int
+    load_ns: int | None  # a load that it waited for
+    sink: Sink
+
+
+@dataclass(frozen=True, slots=True)
+class _Submit:
+    submissions: tuple[Submission, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cancel:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    question: Callable[[Engine], Any]
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Unload:
+    reply: Reply
+
+
+_Message = _Load | _Submit | _Cancel | _Stop | _Ask | _Unload
+
+
+class EngineWorker:
+    """A thread that owns at most one engine at a time. All public methods may be called from any thread."""
+
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.steps: deque[StepRecord] = deque(maxlen=STEPS_KEPT)
+        self.failure: Exception | None = None
+        self._clock = clock
+        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._engine: Engine | None = None
+        self._ledger: Ledger | None = None
+        self._sinks: dict[str, Sink] = {}
+        self._idle_steps = 0
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    # What others call.
+
+    @property
+    def engine(self) -> Engine | None:
+        """The loaded engine, for `info`, `render` and `admit` only."""
+        return self._engine
+
+    @property
+    def open_requests(self) -> int:
+        """Requests that are queued or running."""
+        return len(self._sinks)
+
+    @property
+    def busy_ns(self) -> int:
+        """Busy time since the load."""
+        return self._ledger.attribution.busy_ns if self._ledger else 0
+
+    @property
+    def unattributed_ns(self) -> int:
+        """Busy time since the load that belongs to no request."""
+        return self._ledger.attribution.unattributed_ns if self._ledger else 0
+
+    def load(self, factory: Callable[[Progress], Engine], progress: Progress) -> Reply:
+        """Build an engine on the worker's thread. Answers the engine; refused while requests run."""
+        reply = Reply()
+        self._post(_Load(factory, progress, reply))
+        return reply
+
+    def submit(self, *submissions: Submission) -> None:
+        """Hand over requests that the engine gets before its next step; what becomes of each goes to its sink."""
+        self._post(_Submit(submissions))
+
+    def cancel(self, request_id: str) -> None:
+        """Abort a request before the next step; nothing happens if it is over."""
+        self._post(_Cancel(request_id))
+
+    def stop(self) -> Reply:
+        """Abort all requests. Answers how many there were."""
+        reply = Reply()
+        self._post(_Stop(reply))
+        return reply
+
+    def ask(self, question: Callable[[Engine], Any]) -> Reply:
+        """Run a short question on the engine between two steps."""
+        reply = Reply()
+        self._post(_Ask(question, reply))
+        return reply
+
+    def unload(self) -> Reply:
+        """Abort what runs, close the engine and end the thread."""
+        reply = Reply()
+        self._post(_Unload(reply))
+        return reply
+
+    # What runs on the worker's thread.
+
+    def _post(self, message: _Message) -> None:
+        with self._starting:
+            self._inbox.put(message)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="jupyter-infer-engine", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                if not self._turn():
+                    return
+            except Exception as error:  # of the engine, or ours: nobody may wait for ever
+                self._fail(error)
+
+    def _turn(self) -> bool:
+        """Handle what came in and run a step; return False, at the end of the thread, if there is nothing to own."""
+        # An aborted request's step can still be in flight: stepping on until the engine is empty ends it in time.
+        if not (self._engine is not None and (self._sinks or self._engine.has_unfinished())):
+            # Nothing to step: end the thread with the engine, so that an unloaded session leaves none behind.
+            with self._starting:
+                if self._engine is None and self._inbox.empty():
+                    self._thread = None
+                    return False
+            self._handle(self._inbox.get())
+        while not self._inbox.empty():
+            self._handle(self._inbox.get())
+        if self._engine is not None and (self._sinks or self._engine.has_unfinished()):
+            self._step()
+        return True
+
+    def _handle(self, message: _Message) -> None:
+        match message:
+            case _Load():
+                self._load(message)
+            case _Submit(submissions):
+                for submission in submissions:
+                    self._submit(submission)
+            case _Cancel():
+                self._abort([message.request_id])
+            case _Stop(reply):
+                self._answer(reply, lambda: self._abort(list(self._sinks)))
+            case _Ask(question, reply):
+                self._answer(reply, lambda: question(self._need()))
+            case _Unload(reply):
+                self._answer(reply, self._close)
+
+    def _load(self, message: _Load) -> None:
+        def build() -> Engine:
+            if self._sinks:
+                raise EngineBusy(f"{len(self._sinks)} requests still run; type %infer stop, or wait, then load again")
+            self._close()
+            engine = message.factory(message.progress)
+            self._ledger, self._engine, self.failure = Ledger(engine.info.model), engine, None
+            message.progress(LoadStage("ready", time_ns=self._clock()))
+            return engine
+
+        self._answer(message.reply, build)
+
+    def _submit(self, new: Submission) -> None:
+        try:
+            self._need().add(new.request)
+        except Exception as error:
+            new.sink.failed(error)
+            return
+        assert self._ledger is not None
+        self._sinks[new.request.request_id] = new.sink
+        self._ledger.open(new.request, arrival_ns=new.arrival_ns, enqueued_ns=self._clock(), load_ns=new.load_ns)
+
+    def _step(self) -> None:
+        assert self._engine is not None
+        assert self._ledger is not None
+        result = self._engine.step()
+        self.steps.extend(result.steps)
+        events, ended = self._ledger.book(result)
+        for event in events:
+            self._sinks[event.request_id].event(event)
+        for record in ended:
+            self._sinks.pop(record.request_id).finished(record)
+        for request_id, reason in result.errors.items():
+            self._give_up(request_id, reason)
+        self._watch(further=any(work.tokens > work.recomputed_tokens for step in result.steps for work in step.work))
+
+    def _watch(self, *, further: bool) -> None:
+        """End requests that can never be scheduled, instead of stepping for ever."""
+        self._idle_steps = 0 if further else self._idle_steps + 1
+        if self._idle_steps > STUCK_AFTER:
+            self._idle_steps = 0
+            if oldest := next(iter(self._sinks), None):  # it may be what keeps the others waiting
+                self._give_up(oldest, "the scheduler finds no place for it; shorten it, or load a larger KV pool")
+        elif self._idle_steps > 2:  # an asynchronous scheduler fills its queue first
+            time.sleep(IDLE_S)
+
+    def _give_up(self, request_id: str, reason: str) -> None:
+        assert self._engine is not None
+        assert self._ledger is not None
+        if sink := self._sinks.pop(request_id, None):
+            self._engine.abort([request_id])
+            self._ledger.close(request_id, self._clock(), reason="error", error=reason)
+            sink.failed(PromptError(f"this request cannot run: {reason}"))
+
+    def _abort(self, request_ids: list[str]) -> int:
+        known = [request_id for request_id in request_ids if request_id in self._sinks]
+        if not known:
+            return 0
+        assert self._engine is not None
+        assert self._ledger is not None
+        self._engine.abort(known)
+        for request_id in known:
+            self._sinks.pop(request_id).finished(self._ledger.close(request_id, self._clock()))
+        return len(known)
+
+    def _fail(self, error: Exception) -> None:
+        """Tell everybody that the engine broke, and drop it."""
+        self.failure = error
+        _let_go_of_frames(error)
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        failed = EngineFailed(f"the engine stopped: {reason}; the next request loads it again, %infer logs says more")
+        failed.__cause__ = error
+        sinks, self._sinks = self._sinks, {}
+        with contextlib.suppress(Exception):
+            self._close()
+        for sink in sinks.values():
+            with contextlib.suppress(Exception):
+                sink.failed(failed)
+
+    def _close(self) -> None:
+        self._abort(list(self._sinks))
+        engine, self._engine, self._ledger = self._engine, None, None
+        self._idle_steps = 0
+        if engine is not None:
+            engine.close()
+
+    def _need(self) -> Engine:
+        if self._engine is None:
+            raise EngineNotLoaded("no model is loaded; type %infer load")
+        return self._engine
+
+    def _answer(self, reply: Reply, work: Callable[[], Any]) -> None:
+        try:
+            reply.put(work())
+        except BaseException as error:  # the thread must live on, and the caller must know
+            _let_go_of_frames(error)
+            reply.put(error=error.with_traceback(None) if isinstance(error, InferError) else error)
+
+
+def _let_go_of_frames(error: BaseException | None) -> None:
+    """Clear the frames of an error and of those behind it: whoever keeps it would keep a half-built engine alive."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        error = waiting.pop()
+        if error is not None and id(error) not in seen:
+            seen.add(id(error))
+            traceback.clear_frames(error.__traceback__)
+            waiting += [error.__cause__, error.__context__]
