@@ -1,0 +1,183 @@
+"""``jupyter infer …``: demo, fetch, doctor, kernel install. Thin: the work is done elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from jupyter_infer._version import __version__
+from jupyter_infer.errors import InferError
+
+__all__ = ["main"]
+
+DEMO_PROMPT = "Why is the sky blue? Answer in two sentences."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit status: 0, 1 for a failure that is said in one line, 2 for wrong usage."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except InferError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="jupyter infer", description="vLLM in the notebook kernel, and where its time goes", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"jupyter-infer {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, does: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=does, description=does, allow_abbrev=False)
+        sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+        sub.set_defaults(run=run)
+        return sub
+
+    demo = command("demo", _demo, "answer one prompt and show where the time and the money went")
+    demo.add_argument("prompt", nargs="?", default=DEMO_PROMPT)
+    demo.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+    demo.add_argument("--max-tokens", type=int, default=64, metavar="N")
+    demo.add_argument("-t", "--temperature", type=float, default=0.0, metavar="X")
+    fetch = command("fetch", _fetch, "get and convert a model ahead of time")
+    fetch.add_argument("model", nargs="?", help="the default model of this machine, if left out")
+    command("doctor", _doctor, "find what is wrong with this installation, and say what to type")
+    kernel = commands.add_parser("kernel", help="the Jupyter kernel with the right environment")
+    kernels = kernel.add_subparsers(required=True, metavar="COMMAND")
+    install = kernels.add_parser("install", help="install it", allow_abbrev=False)
+    install.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    install.add_argument("--sys-prefix", action="store_true", help="into this Python's environment, not the user's")
+    install.set_defaults(run=_kernel_install)
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.display import TerminalView, follow
+    from jupyter_infer.session import Session
+
+    session = Session(arguments.model)
+    view = TerminalView(stream=sys.stderr if arguments.json else sys.stdout)
+    info = session.load(progress=view.progress)
+    if not arguments.json:
+        print(f"> {arguments.prompt}\n")
+    begun_ns = time.monotonic_ns()
+    handle = session.submit(arguments.prompt, max_tokens=arguments.max_tokens, temperature=arguments.temperature)
+    follow([handle], view)
+    result = session.result(handle)
+    wall_ns = time.monotonic_ns() - begun_ns
+    if arguments.json:
+        print(json.dumps(_demo_json(session, result, wall_ns, info), ensure_ascii=False))
+    else:
+        print(_demo_text(result, wall_ns, info))
+    session.unload()
+    return 0
+
+
+def _demo_json(session: Any, result: Any, wall_ns: int, info: Any) -> dict[str, Any]:
+    """Return the demo's figures; a time that was not measured is null."""
+    times, record, status = result.phases, result.record, session.status()
+
+    def seconds(duration_ns: float | None) -> float | None:
+        return None if duration_ns is None else duration_ns / 1e9
+
+    return {
+        "text": result.text,
+        "model": record.model,
+        "prompt_tokens": record.prompt_tokens,
+        "cached_tokens": record.cached_tokens,
+        "output_tokens": record.output_tokens,
+        "queued_s": seconds(times.queued_ns),
+        "prefill_s": seconds(times.prefill_ns),
+        "decode_s": seconds(times.decode_ns),
+        "ttft_s": seconds(times.ttft_ns),
+        "tpot_s": seconds(times.tpot_ns),
+        "e2e_s": seconds(times.e2e_ns),
+        "wall_s": seconds(wall_ns),
+        "load_s": seconds(info.load_ns),
+        "shared_s": seconds(record.shared_ns),
+        "cost_usd": result.cost.shared_usd,
+        "price": str(result.price),
+        "finish_reason": record.finish_reason,
+        "rss_bytes": status.rss_bytes,
+        "kv_blocks_total": info.kv_blocks_total,
+        "kv_blocks_free": status.kv_blocks_free,
+    }
+
+
+def _demo_text(result: Any, wall_ns: int, info: Any) -> str:
+    from jupyter_infer.metrics import DEFINITIONS
+    from jupyter_infer.numbers import format_ns, format_share
+    from jupyter_infer.pricing import format_usd
+
+    times, money = result.phases, result.cost
+    lines = ["", result.status, ""]
+    for name, duration, usd in (
+        ("queued", times.queued_ns, money.queued_usd),
+        ("prefill", times.prefill_ns, money.prefill_usd),
+        ("decode", times.decode_ns, money.decode_usd),
+        ("e2e", times.e2e_ns, money.wall_usd),
+    ):
+        share = format_share(duration, times.e2e_ns)
+        lines.append(f"  {name:<8}{format_ns(duration):>9} {share:>6} {format_usd(usd):>10}  {DEFINITIONS[name]}")
+    lines += [
+        f"  wall    {format_ns(wall_ns):>9}                    what a stopwatch around the call showed",
+        f"  load    {format_ns(info.load_ns):>9}                    once, before the request; in no phase",
+        "",
+        f"price: {result.price} ({result.price.source})",
+        *info.notices,
+    ]
+    return "\n".join(lines)
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from jupyter_infer.models import resolve
+    from jupyter_infer.session import default_model_here
+
+    name = arguments.model or default_model_here()
+    with tqdm(total=0, unit="B", unit_scale=True, desc=name, file=sys.stderr, leave=False) as bar:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            bar.set_description(f"{stage} {name}", refresh=False)
+            bar.total, bar.n = total or None, done
+            bar.update(0)
+
+        model = resolve(name, progress=progress)
+    if arguments.json:
+        print(json.dumps({**asdict(model), "path": str(model.path)}))
+    else:
+        print(f"{model.name} is in {model.path} ({model.weight_bytes / 1e6:,.0f} MB, from the {model.source})")
+    return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.doctor import examine, render
+
+    findings = examine()
+    if arguments.json:
+        print(json.dumps({"findings": [asdict(finding) for finding in findings]}))
+    else:
+        print(render(findings))
+    return int(any(finding.state == "fail" for finding in findings))
+
+
+def _kernel_install(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.kernelspec import DISPLAY_NAME, install_kernel, kernel_env
+
+    path = install_kernel(prefix=sys.prefix if arguments.sys_prefix else None)
+    if arguments.json:
+        print(json.dumps({"path": str(path), "env": kernel_env()}))
+    else:
+        print(f"installed in {path}; choose {DISPLAY_NAME!r} in the notebook's kernel menu")
+    return 0

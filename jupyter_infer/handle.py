@@ -1,0 +1,138 @@
+"""A request in flight: its events as they come, a way to cancel it, and its record at the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jupyter_infer.records import RequestRecord, TokenEvent
+
+__all__ = ["RequestHandle"]
+
+
+class RequestHandle:
+    """What `Session.submit` returns. Iterate over it for the events; several readers each get all of them.
+
+    Parameters
+    ----------
+    request_id
+        Id of the request, unique in its session.
+    cancel
+        Called by `cancel`, from any thread.
+    prompt
+        What was asked: a text or chat messages.
+    """
+
+    def __init__(self, request_id: str, cancel: Callable[[], None], prompt: Any = None) -> None:
+        self.request_id = request_id
+        self.prompt = prompt
+        self.first_shown_ns: int | None = None
+        """When its first text was shown to somebody, if a display said so."""
+        self._cancel = cancel
+        self._events: list[TokenEvent] = []
+        self._record: RequestRecord | None = None
+        self._error: Exception | None = None
+        self._changed = threading.Condition()
+        self._listeners: list[Callable[[], object]] = []
+
+    def __iter__(self) -> Iterator[TokenEvent]:
+        """Yield every event, waiting for the next one until the request is over.
+
+        Raises
+        ------
+        EngineFailed
+            If the engine broke, after the events that came before.
+        """
+        seen = 0
+        while True:
+            with self._changed:
+                while seen == len(self._events) and not self._over:
+                    self._changed.wait()
+                new, over = self._events[seen:], self._over
+            yield from new
+            seen += len(new)
+            if over and not new:
+                if self._error is not None:
+                    raise self._error
+                return
+
+    def events_after(self, seen: int) -> list[TokenEvent]:
+        """Return the events after the first `seen`, without waiting."""
+        with self._changed:
+            return self._events[seen:]
+
+    def cancel(self) -> None:
+        """Abort the request before the engine's next step. It ends with what it has; twice does no harm."""
+        self._cancel()
+
+    def record(self, timeout: float | None = None) -> RequestRecord:
+        """Return the record once the request is over.
+
+        Raises
+        ------
+        TimeoutError
+            If it is not over within `timeout` seconds.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._over, timeout):
+                raise TimeoutError(f"request {self.request_id} is still running after {timeout} s")
+        if self._error is not None:
+            raise self._error
+        assert self._record is not None
+        return self._record
+
+    @property
+    def done(self) -> bool:
+        """Whether the request is over."""
+        return self._over
+
+    def shown(self) -> None:
+        """Note that its text is on a screen now; only the first call counts."""
+        if self.first_shown_ns is None:
+            self.first_shown_ns = time.monotonic_ns()
+
+    def when_done(self, listener: Callable[[], object]) -> None:
+        """Call `listener` once when the request is over, on whatever thread ends it, or now if it is."""
+        with self._changed:
+            if not self._over:
+                self._listeners.append(listener)
+                return
+        self._tell(listener)
+
+    # The worker's side (`jupyter_infer.engine.worker.Sink`).
+
+    def event(self, event: TokenEvent) -> None:
+        """Take a new event."""
+        with self._changed:
+            self._events.append(event)
+            self._changed.notify_all()
+
+    def finished(self, record: RequestRecord) -> None:
+        """Take the record; the request is over."""
+        self._end(record, None)
+
+    def failed(self, error: Exception) -> None:
+        """Take the error; the request is over."""
+        self._end(None, error)
+
+    @property
+    def _over(self) -> bool:
+        return self._record is not None or self._error is not None
+
+    def _end(self, record: RequestRecord | None, error: Exception | None) -> None:
+        with self._changed:
+            self._record, self._error = record, error
+            listeners, self._listeners = self._listeners, []
+            self._changed.notify_all()
+        for listener in listeners:
+            self._tell(listener)
+
+    def _tell(self, listener: Callable[[], object]) -> None:
+        """Call a listener; one that fails must not take the engine's thread with it."""
+        try:
+            listener()
+        except Exception:
+            logging.getLogger(__name__).exception("a listener of request %s failed", self.request_id)

@@ -1,0 +1,269 @@
+"""What a request gave: its text, its record, and what follows from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from jupyter_infer.errors import ConfigError, InferError, nearest
+from jupyter_infer.metrics import Phases, phases, throughput, wall_ns
+from jupyter_infer.numbers import format_count, format_ns, format_rate
+from jupyter_infer.pricing import Cost, MachinePrice, cost
+from jupyter_infer.records import RequestRecord, to_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+__all__ = ["KINDS", "Refused", "Result", "Results", "Usage"]
+
+KINDS = ("phases",)
+"""The kinds of chart that `figure` draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of a request; `cached_tokens` are already inside `prompt_tokens`."""
+
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+
+
+class Result:
+    """One finished request.
+
+    Parameters
+    ----------
+    record
+        What was measured.
+    price
+        The machine price that `cost` uses.
+    first_shown_ns
+        When its first text was on a screen, or None if no display said so.
+    """
+
+    def __init__(self, record: RequestRecord, price: MachinePrice, *, first_shown_ns: int | None = None) -> None:
+        self.record = record
+        self.price = price
+        self.first_shown_ns = first_shown_ns
+
+    @property
+    def text(self) -> str:
+        """The answer; the first one of several samples."""
+        return self.record.samples[0].text
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The answers of all samples."""
+        return tuple(sample.text for sample in self.record.samples)
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts."""
+        return Usage(self.record.prompt_tokens, self.record.cached_tokens, self.record.output_tokens)
+
+    @property
+    def phases(self) -> Phases:
+        """Where the time went, in nanoseconds."""
+        return phases(self.record)
+
+    @property
+    def cost(self) -> Cost:
+        """What it cost at `price`, in dollars."""
+        return cost(self.record, self.price)
+
+    @property
+    def finish_reason(self) -> str:
+        """Why it ended: ``"stop"``, ``"length"`` or ``"abort"``."""
+        return self.record.finish_reason
+
+    @property
+    def status(self) -> str:
+        """The status line: one line of plain text."""
+        record, times = self.record, self.phases
+        reasons = {sample.finish_reason for sample in record.samples}
+        parts = [
+            f"{'■' if 'abort' in reasons else '✂' if 'length' in reasons else '✓'} {record.model}",
+            f"{format_count(record.prompt_tokens)} in → {format_count(record.output_tokens)} out",
+            f"TTFT {format_ns(times.ttft_ns)}",
+            format_rate(times.decode_tps),
+            format_ns(times.e2e_ns),
+            str(self.cost),
+            "interrupted" if "abort" in reasons else self._truncation() or record.finish_reason,
+        ]
+        if record.cached_tokens:
+            parts.insert(2, f"warm: {format_count(record.cached_tokens)} cached")
+        if record.load_ns:
+            parts.append(f"load {format_ns(record.load_ns)} apart")
+        return " · ".join(parts)
+
+    def figure(self, kind: str = "phases") -> Figure:
+        """Return a Plotly figure of this request.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such kind.
+        """
+        return _figure(kind, [self], self.status)
+
+    def to_json(self) -> str:
+        """Return the record as JSON text."""
+        return to_json(self.record)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a frame with one row."""
+        return _frame([self])
+
+    def __repr__(self) -> str:
+        return f"Result({self.status})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return _bundle([self], self.status)
+
+    def _truncation(self) -> str | None:
+        """Return what cut the answer: the context is not `--max-tokens`."""
+        record = self.record
+        cut = [sample for sample in record.samples if sample.finish_reason == "length"]
+        if not cut:
+            return None
+        some = f"{len(cut)} of {len(record.samples)} " if len(cut) < len(record.samples) else ""
+        limit = record.sampling.get("max_tokens")
+        if limit is not None and any(len(sample.token_ids) >= limit for sample in cut):
+            return f"{some}truncated at --max-tokens {limit}"
+        return f"{some}truncated at the context's end"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A prompt of a batch that could not run; the others did."""
+
+    prompt: Any
+    error: InferError
+
+    def __repr__(self) -> str:
+        return f"Refused({type(self.error).__name__}: {self.error})"
+
+
+class Results(Sequence[Result | Refused]):
+    """The results of one batch, in the order of its prompts."""
+
+    def __init__(self, items: Sequence[Result | Refused]) -> None:
+        self._items = tuple(items)
+
+    @overload
+    def __getitem__(self, index: int) -> Result | Refused: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> Result | Refused | Results:
+        return Results(self._items[index]) if isinstance(index, slice) else self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Result | Refused]:
+        return iter(self._items)
+
+    @property
+    def done(self) -> list[Result]:
+        """The prompts that ran."""
+        return [item for item in self._items if isinstance(item, Result)]
+
+    @property
+    def status(self) -> str:
+        """The status line of the batch."""
+        records = [item.record for item in self.done]
+        refused = len(self) - len(records)
+        shared = [item.cost.shared_usd for item in self.done]
+        total = (
+            None if not shared or any(usd is None for usd in shared) else sum(usd for usd in shared if usd is not None)
+        )
+        from jupyter_infer.pricing import format_usd
+
+        parts = [
+            f"✓ {len(records)} requests",
+            f"{format_count(sum(r.prompt_tokens for r in records))} in → "
+            f"{format_count(sum(r.output_tokens for r in records))} out",
+            f"throughput {format_rate(throughput(records))}",
+            format_ns(wall_ns(records)),
+        ]
+        if records:
+            parts.append(f"≈{format_usd(total)} @ {self.done[0].price}")
+        if refused:
+            parts.append(f"{refused} refused")
+        return " · ".join(parts)
+
+    def figure(self, kind: str = "phases") -> Figure:
+        """Return a Plotly figure of the batch."""
+        return _figure(kind, self.done, self.status)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a frame with a row a request."""
+        return _frame(self.done)
+
+    def to_json(self) -> str:
+        """Return the records as a JSON list."""
+        return to_json([item.record for item in self.done])
+
+    def __repr__(self) -> str:
+        return f"Results({self.status})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return _bundle(self.done, self.status)
+
+
+def _figure(kind: str, results: Sequence[Result], title: str) -> Figure:
+    from jupyter_infer.charts import phases_figure
+
+    if kind not in KINDS:
+        raise ConfigError(f"unknown chart {kind!r}{nearest(kind, KINDS)}; there is: {', '.join(KINDS)}")
+    if not results:
+        raise ConfigError("no request of this batch ran, so there is nothing to draw")
+    shown = {r.record.request_id: r.first_shown_ns for r in results if r.first_shown_ns is not None}
+    return phases_figure([r.record for r in results], results[0].price, title=title, first_shown_ns=shown)
+
+
+def _bundle(results: Sequence[Result], status: str) -> dict[str, Any]:
+    from jupyter_infer.charts import bundle, static_html
+
+    if not results:
+        return {"text/plain": status}
+    html = static_html([r.record for r in results], results[0].price, status=status)
+    return bundle(_figure("phases", results, status), html, status)
+
+
+def _frame(results: Sequence[Result]) -> pd.DataFrame:
+    import pandas as pd
+
+    def seconds(value: float | None) -> float | None:
+        return None if value is None else value / 1e9
+
+    rows = []
+    for result in results:
+        record, times, money = result.record, result.phases, result.cost
+        rows.append(
+            {
+                "request_id": record.request_id,
+                "model": record.model,
+                "text": result.text,
+                "prompt_tokens": record.prompt_tokens,
+                "cached_tokens": record.cached_tokens,
+                "output_tokens": record.output_tokens,
+                "queued_s": seconds(times.queued_ns),
+                "prefill_s": seconds(times.prefill_ns),
+                "decode_s": seconds(times.decode_ns),
+                "stalled_s": seconds(times.stalled_ns),
+                "ttft_s": seconds(times.ttft_ns),
+                "tpot_s": seconds(times.tpot_ns),
+                "e2e_s": seconds(times.e2e_ns),
+                "decode_tps": times.decode_tps,
+                "prefill_tps": times.prefill_tps,
+                "shared_s": seconds(record.shared_ns),
+                "wall_usd": money.wall_usd,
+                "shared_usd": money.shared_usd,
+                "finish_reason": record.finish_reason,
+            }
+        )
+    return pd.DataFrame(rows)

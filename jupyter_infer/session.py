@@ -1,0 +1,437 @@
+"""One engine with a history and prices. Works in a plain script; the magics and the widgets stand on it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import itertools
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, overload
+
+from jupyter_infer import hardware
+from jupyter_infer.config import field_name
+from jupyter_infer.engine.protocol import Engine, EngineRequest, Message, Progress
+from jupyter_infer.engine.worker import EngineWorker, Reply, Submission
+from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
+from jupyter_infer.handle import RequestHandle
+from jupyter_infer.models import default_model, hub_answers
+from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
+from jupyter_infer.records import EngineInfo, LoadStage, StepRecord
+from jupyter_infer.result import Refused, Result, Results
+
+__all__ = ["HISTORY_KEPT", "Session", "Status", "current_session", "default_model_here"]
+
+HISTORY_KEPT = 1000
+"""Results that a session remembers; older ones are dropped."""
+
+STAGE_POLL_S = 0.1
+"""How often somebody who waits for a load looks for its next stage."""
+
+Prompt = str | Sequence[Message]
+Factory = Callable[[str, Mapping[str, Any], Progress], Callable[[Progress], Engine]]
+"""Checks a model name and engine settings, and returns what builds the engine on the worker's thread."""
+
+_holder: weakref.ref[Session] | None = None  # vLLM's process groups are global: one local engine a process
+_holder_lock = threading.Lock()
+_current: Session | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A session at one moment."""
+
+    state: str  # "unloaded", "loading", "idle" or "busy"
+    info: EngineInfo | None
+    open_requests: int
+    kv_blocks_free: int | None
+    busy_ns: int  # since the load
+    rss_bytes: int
+    stage: LoadStage | None = None  # of the load that runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """A load under way; several callers may wait for it."""
+
+    wanted: tuple[str, dict[str, Any]]
+    reply: Reply
+    stages: deque[LoadStage]  # written by the worker, told to each caller on the caller's own thread
+
+    def wait(self, progress: Progress | None) -> Any:
+        """Return the engine, telling the stages as they begin."""
+        told = 0
+        while True:
+            answered = self.reply.answered
+            new = list(self.stages)[told:]
+            told += len(new)
+            if progress is not None:
+                for stage in new:
+                    progress(stage)
+            if answered:
+                return self.reply.wait()
+            with contextlib.suppress(TimeoutError):
+                self.reply.wait(STAGE_POLL_S)
+
+
+class Session:
+    """An engine, loaded on first use, and everything that was asked of it.
+
+    Parameters
+    ----------
+    model
+        A short name, a hub id, a folder or a `.gguf` file; None for this machine's default.
+    price
+        What the machine costs.
+    factory
+        Makes the engine; vLLM in this process if None.
+    **settings
+        vLLM `EngineArgs`, with underscores.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        price: MachinePrice = DEFAULT_PRICE,
+        factory: Factory | None = None,
+        **settings: Any,
+    ) -> None:
+        self.price = price
+        self.history: deque[Result] = deque(maxlen=HISTORY_KEPT)
+        self._model, self._settings = model, settings
+        self._factory = factory
+        self._worker = EngineWorker()
+        self._ids = itertools.count(1)
+        self._loading: _Loading | None = None
+        self._loaded: tuple[str, dict[str, Any]] | None = None
+        self._lock, self._starting = threading.RLock(), threading.Lock()
+        atexit.register(_unload_at_exit, weakref.ref(self))
+
+    # Loading.
+
+    def load(
+        self, model: str | None = None, *, progress: Progress | None = None, take_over: bool = False, **settings: Any
+    ) -> EngineInfo:
+        """Load a model, or return at once if it is loaded with the same settings.
+
+        Parameters
+        ----------
+        model
+            As in `Session`; None keeps the present one.
+        progress
+            Called as each stage begins, on the calling thread.
+        take_over
+            Unload the session of this process that holds the engine, if another one does.
+        **settings
+            vLLM `EngineArgs`; they replace the ones given before.
+
+        Raises
+        ------
+        EngineBusy
+            If another session of this process holds the engine, or requests run and the model would change.
+        EngineNotInstalled, ModelError, ConfigError, NotEnoughMemory
+            If the model cannot be loaded.
+        """
+        named = {field_name(name): value for name, value in settings.items()}
+        with self._starting:  # one caller fetches the model and starts the load; others wait here, then share it
+            with self._lock:
+                if model is None and not named:
+                    wanted = (self._model or default_model_here(), self._settings)
+                else:
+                    wanted = (model or self._model or default_model_here(), named)
+                if self._worker.engine is not None and self._loaded == wanted:
+                    return self._worker.engine.info
+                loading = self._loading
+            failed = loading is not None and loading.reply.answered and self._worker.engine is None
+            if loading is None or loading.wanted != wanted or failed:
+                build = (self._factory or _vllm_factory)(*wanted, progress or (lambda stage: None))
+                self._hold(take_over)
+                stages: deque[LoadStage] = deque(maxlen=1000)
+                reply = self._worker.load(partial(self._build, build, wanted), stages.append)
+                loading = self._loading = _Loading(wanted, reply, stages)
+        try:
+            engine: Engine = loading.wait(progress)
+        except Exception:
+            self._let_go()
+            raise
+        finally:
+            with self._lock:
+                if self._loading is loading and loading.reply.answered:
+                    self._loading = None
+        with self._lock:
+            self._model, self._settings = wanted  # a load that failed is not tried again
+        return engine.info
+
+    def unload(self) -> None:
+        """Abort what runs, free the engine's memory, and let another session have the process."""
+        self._worker.unload().wait()
+        with self._lock:
+            self._loaded = self._loading = None
+        self._let_go()
+
+    @property
+    def info(self) -> EngineInfo | None:
+        """What is loaded, or None."""
+        engine = self._worker.engine
+        return engine.info if engine else None
+
+    def status(self) -> Status:
+        """Return the state of engine, pool and process at this moment."""
+        engine, open_requests, loading = self._worker.engine, self._worker.open_requests, self._loading
+        if loading is not None and loading.reply.answered:  # nobody waited for its end
+            loading = None
+        state = "loading" if loading else "unloaded" if engine is None else "busy" if open_requests else "idle"
+        return Status(
+            state=state,
+            info=engine.info if engine else None,
+            open_requests=open_requests,
+            kv_blocks_free=engine.kv_blocks_free() if engine else None,
+            busy_ns=self._worker.busy_ns,
+            rss_bytes=hardware.rss_bytes(),
+            stage=loading.stages[-1] if loading and loading.stages else None,
+        )
+
+    # Asking.
+
+    def submit(
+        self,
+        prompt: Prompt,
+        *,
+        system: str | None = None,
+        template: bool = True,
+        progress: Progress | None = None,
+        **sampling: Any,
+    ) -> RequestHandle:
+        r"""Queue a request and return its handle at once; loads the model first if need be.
+
+        Parameters
+        ----------
+        prompt
+            A text, or chat messages.
+        system
+            A system message before it.
+        template
+            False for a raw completion, without the model's chat template.
+        progress
+            Told about a load that this request waits for.
+        **sampling
+            vLLM `SamplingParams`: ``max_tokens=64, temperature=0, seed=1, stop=["\n"], n=3``, …
+
+        Raises
+        ------
+        PromptError, ConfigError
+            If the request can never run. Also all that `load` raises.
+        """
+        load_ns = self._ready(progress)
+        submission = self._prepare(prompt, system, template, sampling, load_ns)
+        self._worker.submit(submission)
+        assert isinstance(submission.sink, RequestHandle)
+        return submission.sink
+
+    @overload
+    def generate(self, prompt: str, **options: Any) -> Result: ...
+    @overload
+    def generate(self, prompt: Sequence[str], **options: Any) -> Results: ...
+    def generate(self, prompt: str | Sequence[str], **options: Any) -> Result | Results:
+        """Return the answer to a prompt, or the answers to a list of prompts that run as one batch.
+
+        Options are those of `submit`. A prompt of a batch that cannot run becomes `Refused`; the others run. An
+        interrupt aborts what runs.
+        """
+        if isinstance(prompt, str):
+            return self.result(self.submit(prompt, **options))
+        return self.results(self.submit_batch(prompt, **options))
+
+    def chat(self, messages: Sequence[Message], **options: Any) -> Result:
+        """Return the answer to a conversation. Options are those of `submit`."""
+        return self.result(self.submit(messages, **options))
+
+    async def agenerate(self, prompt: Prompt, **options: Any) -> Result:
+        """Return the answer without blocking the event loop; cancelling the task aborts the request."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        handles: list[RequestHandle] = []
+        gone = threading.Event()
+
+        def submit() -> None:  # goes on, loading a model perhaps, when the task is cancelled
+            handles.append(self.submit(prompt, **options))
+            if gone.is_set():
+                handles[0].cancel()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(done.set)
+
+        try:
+            await asyncio.to_thread(submit)
+            handles[0].when_done(wake)
+            await done.wait()
+        except asyncio.CancelledError:
+            gone.set()
+            for handle in handles:
+                handle.cancel()
+            raise
+        return self.result(handles[0])
+
+    def submit_batch(self, prompts: Sequence[Prompt], **options: Any) -> list[RequestHandle | Refused]:
+        """Queue prompts so that the engine sees all of them before its next step. Options are those of `submit`."""
+        system, template = options.pop("system", None), options.pop("template", True)
+        load_ns = self._ready(options.pop("progress", None))
+        handles: list[RequestHandle | Refused] = []
+        submissions = []
+        for prompt in prompts:
+            try:
+                submissions.append(self._prepare(prompt, system, template, options, load_ns))
+                handles.append(submissions[-1].sink)  # type: ignore[arg-type]
+            except InferError as error:
+                handles.append(Refused(prompt, error))
+        self._worker.submit(*submissions)
+        return handles
+
+    def result(self, handle: RequestHandle) -> Result:
+        """Wait for a request and return its result; an interrupt aborts it and goes on as an interrupt."""
+        try:
+            record = handle.record()
+        except BaseException:
+            handle.cancel()
+            raise
+        return self._keep(handle, record)
+
+    def results(self, handles: Sequence[RequestHandle | Refused]) -> Results:
+        """Wait for a batch; an interrupt aborts all of it."""
+        items: list[Result | Refused] = []
+        try:
+            for handle in handles:
+                try:
+                    items.append(handle if isinstance(handle, Refused) else self._keep(handle, handle.record()))
+                except (PromptError, ConfigError) as error:  # the engine itself refused it
+                    items.append(Refused(handle.prompt, error))
+        except BaseException:
+            for handle in handles:
+                if isinstance(handle, RequestHandle):
+                    handle.cancel()
+            raise
+        return Results(items)
+
+    # Looking back.
+
+    @property
+    def steps(self) -> tuple[StepRecord, ...]:
+        """The last steps of the engine, oldest first (see `jupyter_infer.engine.worker.STEPS_KEPT`)."""
+        return tuple(self._worker.steps)
+
+    def clear_cache(self) -> bool:
+        """Forget cached prefixes; False if running requests hold some."""
+        return bool(self._worker.ask(lambda engine: engine.reset_prefix_cache()).wait())
+
+    def stop(self) -> int:
+        """Abort all requests; return how many there were."""
+        return int(self._worker.stop().wait())
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"Session({info.model if info else self._model or 'default model'}, {self.status().state})"
+
+    # How.
+
+    def _ready(self, progress: Progress | None) -> int | None:
+        """Load if need be; return how long this took, or None if nothing was to load."""
+        if self._worker.engine is not None and self._loading is None:
+            return None
+        begun = time.monotonic_ns()
+        self.load(progress=progress)
+        return time.monotonic_ns() - begun
+
+    def _build(
+        self, build: Callable[[Progress], Engine], wanted: tuple[str, dict[str, Any]], progress: Progress
+    ) -> Engine:
+        """Build the engine on the worker's thread, where no interrupt can part it from the note of what it is."""
+        self._loaded = None
+        engine = build(progress)
+        self._loaded = wanted
+        return engine
+
+    def _prepare(
+        self, prompt: Prompt, system: str | None, template: bool, sampling: Mapping[str, Any], load_ns: int | None
+    ) -> Submission:
+        arrival_ns, asked = time.monotonic_ns(), prompt
+        engine = self._worker.engine
+        if engine is None:
+            raise EngineBusy("the model was unloaded meanwhile; run it again")
+        if system is not None:
+            if not template:
+                raise ConfigError(
+                    "a system message needs the chat template; leave out --no-template, or the system message"
+                )
+            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+            prompt = [{"role": "system", "content": system}, *messages]
+        rendered = engine.render(prompt, template=template)
+        values = engine.admit(rendered, {field_name(name): value for name, value in sampling.items()})
+        request_id = f"r{next(self._ids)}"
+        request = EngineRequest(request_id, rendered, values, int(values.get("n") or 1))
+        handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), asked)
+        return Submission(request, arrival_ns, load_ns, handle)
+
+    def _keep(self, handle: RequestHandle, record: Any) -> Result:
+        for known in reversed(self.history):
+            if known.record is record:
+                return known
+        result = Result(record, self.price, first_shown_ns=handle.first_shown_ns)
+        self.history.append(result)
+        return result
+
+    def _hold(self, take_over: bool) -> None:
+        global _holder
+        if self._factory is not None:
+            return
+        while True:
+            with _holder_lock:
+                other = _holder() if _holder else None
+                if other is None or other is self:
+                    _holder = weakref.ref(self)
+                    return
+            if not take_over:
+                raise EngineBusy(
+                    f"{other!r} holds this process's engine; type session.load(take_over=True) to unload it, "
+                    "or use it: ji.current_session()"
+                )
+            other.unload()
+
+    def _let_go(self) -> None:
+        global _holder
+        with _holder_lock:
+            if _holder is not None and _holder() is self and self._worker.engine is None:
+                _holder = None
+
+
+def current_session() -> Session:
+    """Return the session that cells, widgets and scripts share; made on first use."""
+    global _current
+    if _current is None:
+        _current = Session()
+    return _current
+
+
+def default_model_here() -> str:
+    """Return the name of the model that this machine loads when nobody names one."""
+    gpu = hardware.gpu()
+    return default_model(gpu.memory_bytes, hub_answers()) if gpu else default_model(None, False)
+
+
+def _vllm_factory(model: str, settings: Mapping[str, Any], progress: Progress) -> Callable[[Progress], Engine]:
+    from jupyter_infer.engine.vllm_load import prepare
+
+    return prepare(model, settings, progress)
+
+
+def _unload_at_exit(session: weakref.ref[Session]) -> None:
+    """Close the engine before the interpreter goes: a thread inside PyTorch at exit can crash the process."""
+    if (found := session()) is not None:
+        with contextlib.suppress(BaseException):
+            found._worker.unload().wait(timeout=10)
