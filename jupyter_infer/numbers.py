@@ -13,9 +13,7 @@ NOT_KNOWN = "n/a"
 
 
 def format_ns(duration_ns: float | None) -> str:
-    """Return nanoseconds in the unit that fits: ``12 ns``, ``3.4 µs``, ``81 ms``, ``1.75 s``, ``2 min 5 s``, ``1 h 2
-    min``.
-    """
+    """Return nanoseconds in the unit that fits: ``12 ns``, ``81 ms``, ``1.75 s``, ``2 min 5 s``, ``1 h 2 min``."""
     if duration_ns is None or not math.isfinite(duration_ns):
         return NOT_KNOWN
     if duration_ns < 0:

@@ -138,6 +138,7 @@ class RequestRecord:
 
     request_id: str
     model: str
+    label: str  # the beginning of what was asked, as it was typed; for people to tell requests apart
     prompt: str  # the text that was tokenised, chat template applied
     prompt_tokens: int
     cached_tokens: int | None  # of these, found in the prefix cache (whole blocks)

@@ -31,8 +31,14 @@ __all__ = ["HISTORY_KEPT", "Session", "Status", "current_session", "default_mode
 HISTORY_KEPT = 1000
 """Results that a session remembers; older ones are dropped."""
 
+LABEL_CHARS = 200
+"""Characters of what was asked that a record keeps to be told apart by."""
+
 STAGE_POLL_S = 0.1
 """How often somebody who waits for a load looks for its next stage."""
+
+STAGE_REPEAT_S = 1.0
+"""A stage that lasts is told again this often, so that a display can show the time."""
 
 Prompt = str | Sequence[Message]
 Factory = Callable[[str, Mapping[str, Any], Progress], Callable[[Progress], Engine]]
@@ -65,13 +71,16 @@ class _Loading:
     stages: deque[LoadStage]  # written by the worker, told to each caller on the caller's own thread
 
     def wait(self, progress: Progress | None) -> Any:
-        """Return the engine, telling the stages as they begin."""
-        told = 0
+        """Return the engine, telling the stages as they begin, and the last one again now and then."""
+        told, told_at = 0, time.monotonic()
         while True:
             answered = self.reply.answered
             new = list(self.stages)[told:]
             told += len(new)
-            if progress is not None:
+            if not new and time.monotonic() - told_at >= STAGE_REPEAT_S:
+                new = list(self.stages)[-1:]
+            if progress is not None and new:
+                told_at = time.monotonic()
                 for stage in new:
                     progress(stage)
             if answered:
@@ -126,7 +135,7 @@ class Session:
         model
             As in `Session`; None keeps the present one.
         progress
-            Called as each stage begins, on the calling thread.
+            Called on the calling thread as each stage begins, and about once a second while it lasts.
         take_over
             Unload the session of this process that holds the engine, if another one does.
         **settings
@@ -364,6 +373,7 @@ class Session:
         engine = self._worker.engine
         if engine is None:
             raise EngineBusy("the model was unloaded meanwhile; run it again")
+        label = prompt if isinstance(prompt, str) else str(prompt[-1].get("content", "")) if prompt else ""
         if system is not None:
             if not template:
                 raise ConfigError(
@@ -374,7 +384,7 @@ class Session:
         rendered = engine.render(prompt, template=template)
         values = engine.admit(rendered, {field_name(name): value for name, value in sampling.items()})
         request_id = f"r{next(self._ids)}"
-        request = EngineRequest(request_id, rendered, values, int(values.get("n") or 1))
+        request = EngineRequest(request_id, label[:LABEL_CHARS], rendered, values, int(values.get("n") or 1))
         handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), asked)
         return Submission(request, arrival_ns, load_ns, handle)
 

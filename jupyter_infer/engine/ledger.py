@@ -75,6 +75,7 @@ class Ledger:
         return RequestRecord(
             request_id=request_id,
             model=entry.model,
+            label=entry.request.label,
             prompt=entry.request.prompt.text,
             prompt_tokens=len(entry.request.prompt.token_ids),
             cached_tokens=entry.cached_tokens,

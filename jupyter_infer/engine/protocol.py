@@ -33,6 +33,7 @@ class EngineRequest:
     """A request that passed every check that can be made without running it."""
 
     request_id: str
+    label: str  # the beginning of what was asked, as it was typed
     prompt: Rendered
     sampling: Mapping[str, Any]  # every value that will be used, by SamplingParams name
     samples: int = 1

@@ -88,6 +88,9 @@ class _Split(io.TextIOBase):
         with contextlib.suppress(ValueError):  # closed at exit
             self._stream.flush()
 
+    def writable(self) -> bool:
+        return True
+
     def fileno(self) -> int:
         return self._stream.fileno()
 

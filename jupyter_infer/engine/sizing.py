@@ -48,7 +48,10 @@ def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool) -
     NotEnoughMemory
         If weights and the smallest pool do not fit, with the numbers.
     """
-    defaults: dict[str, Any] = {"max_model_len": -1}  # vLLM fits it to the pool
+    defaults: dict[str, Any] = {
+        "max_model_len": -1,  # vLLM fits it to the pool
+        "use_tqdm_on_load": False,  # in a notebook its bar is a widget in the user's cell
+    }
     if gpu:
         return LoadPlan({**defaults, **settings}, model.weight_bytes)
     fast_bf16 = hardware.has_bf16_matmul()

@@ -33,7 +33,6 @@ class Planned:
 class _Open:
     scheduled_ns: int
     cpu_ns: int
-    planned: tuple[Planned, ...]
     running: int
     waiting: int
     preempted: tuple[str, ...]
@@ -57,7 +56,8 @@ class StepTracer:
         self.names: dict[str, tuple[str, int]] = {}  # vLLM's request id → our request id and sample
         self._clock, self._cpu_clock = clock, cpu_clock
         self._open: dict[int, _Open] = {}
-        self._high: dict[str, int] = {}  # most tokens whose KV a sample ever had: below it, work is recomputation
+        self._high: dict[str, int] = {}  # most tokens whose KV a sample ever had or will have after planned steps
+        self._lost: dict[str, int] = {}  # what of it was lost to a preemption: below it, work is recomputation
         self._done: list[StepRecord] = []
         self._index = 0
         self._end_ns = 0
@@ -79,18 +79,21 @@ class StepTracer:
     ) -> None:
         """Note the plan of a step; `step` is any object that stays the same until `done` is called with it.
 
-        What a token is, is decided here, from the computed count before the step. A sample's tokens up to its
-        high-water mark are recomputed; above it, those of the prompt are prefill and the rest decode, the drafts last.
+        What a token is, is decided here, from the computed count before the step. After a preemption, a sample's tokens
+        up to where it had been are recomputed; above that, those of the prompt are prefill and the rest decode, the
+        drafts last.
         """
-        plan = tuple(work)
+        victims = tuple(preempted)
+        self._lost |= {key: self._high[key] for key in victims if key in self._high}
         split = []
-        for item in plan:
-            high, end = self._high.get(item.key, 0), item.computed_before + item.tokens
-            recomputed = max(0, min(high, end) - item.computed_before)
-            prefill = max(0, min(item.prompt_tokens, end) - max(item.computed_before, high))
+        for item in work:
+            lost, end = self._lost.get(item.key, 0), item.computed_before + item.tokens
+            recomputed = max(0, min(lost, end) - item.computed_before)
+            prefill = max(0, min(item.prompt_tokens, end) - max(item.computed_before, lost))
             split.append((item, prefill, recomputed))
+            self._raise(item.key, end - item.draft_tokens)
         at_ns, cpu_ns = begun
-        self._open[id(step)] = _Open(at_ns, cpu_ns, plan, running, waiting, tuple(preempted), split)
+        self._open[id(step)] = _Open(at_ns, cpu_ns, running, waiting, victims, split)
 
     def done(self, step: object, given: Mapping[str, int], *, kv_blocks_free: int | None = None) -> None:
         """Note that the results of a step are in: `given` says how many new tokens each sample got."""
@@ -103,8 +106,7 @@ class StepTracer:
             new = given.get(item.key, 0)
             accepted = max(0, new - 1) if item.draft_tokens else 0
             kept = item.computed_before + item.tokens - (item.draft_tokens - min(accepted, item.draft_tokens))
-            if item.key in self.names:
-                self._high[item.key] = max(self._high.get(item.key, 0), kept)
+            self._raise(item.key, kept)
             name, sample = self.names.get(item.key, (item.key, 0))
             work.append(
                 StepWork(
@@ -147,6 +149,11 @@ class StepTracer:
         for key in keys:
             self.names.pop(key, None)
             self._high.pop(key, None)
+            self._lost.pop(key, None)
+
+    def _raise(self, key: str, computed: int) -> None:
+        if key in self.names:  # else it is over, and nobody would forget it again
+            self._high[key] = max(self._high.get(key, 0), computed)
 
 
 def tracing(base: type) -> type:

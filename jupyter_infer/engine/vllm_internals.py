@@ -1,4 +1,4 @@
-"""Every name of vLLM that we touch and that is not public API, so that a version bump fails in a test, not in a cell."""
+"""Every name of vLLM that we touch below its public API: a version bump fails in a test, not in a cell."""
 
 from __future__ import annotations
 

@@ -123,9 +123,11 @@ def download_snapshot(repo_id: str, *, progress: Progress | None = None) -> Path
 
 def _bar_class(progress: Progress | None) -> type[Any]:
     """Return a progress bar class that draws nothing and reports bytes to `progress`."""
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    import tqdm
 
-    class Bar(tqdm):  # type: ignore[misc]
+    base: Any = tqdm.tqdm  # generic for type checkers only
+
+    class Bar(base):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             # Of the byte bars the first counts network traffic; the other one knows the sizes of the files.
             self._counts = kwargs.get("unit") == "B" and kwargs.get("desc") != "Downloading bytes"

@@ -1,0 +1,174 @@
+"""The bars of the phases figure: a trace a phase, a bar a request, and what hovering over them says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_infer.charts.labels import cut, escape, text_width, wrap_html
+from jupyter_infer.charts.rows import PHASES, Row
+from jupyter_infer.charts.template import COLORS, HATCH, INK, SIZE, SMALL, TEXT_ON
+from jupyter_infer.metrics import DEFINITIONS
+from jupyter_infer.numbers import format_count, format_ns, format_rate, format_share
+from jupyter_infer.pricing import format_usd
+
+__all__ = ["hover_lines", "load_trace", "phase_traces", "stalled_trace"]
+
+HOVER_WIDTH = 370  # pixels; a wider box has no room beside a bar on a narrow page
+
+
+def phase_traces(
+    rows: Sequence[Row], origin: int, *, width: float, brief: bool, pixel_ns: float | None
+) -> list[dict[str, Any]]:
+    """Return the bar traces of queued, prefill and decode; a phase that a request did not get through has no bar.
+
+    Parameters
+    ----------
+    rows
+        The requests; a row's bars lie at the height of its index.
+    origin
+        Time zero of the axis, in nanoseconds.
+    width
+        Height of a bar in rows.
+    brief
+        Say less on hovering, for charts of so many requests that the text would outweigh the rest.
+    pixel_ns
+        Nanoseconds a pixel on a narrow page. Given, each bar that has room for its duration says it.
+    """
+    traces = []
+    for phase in PHASES:
+        spans = [row.phase_ns[phase] for row in rows]
+        trace = _bar_trace(
+            phase,
+            y=[row.index for row in rows],
+            base=[_seconds(start, origin) for start, _ in spans],
+            x=[_seconds(length) for _, length in spans],
+            width=width,
+            hover=[_phase_hover(row, phase, brief) for row in rows],
+        )
+        if pixel_ns is not None:
+            # Decided here, because Plotly shrinks what does not fit, or draws it over its neighbours.
+            texts = [format_ns(length) for _, length in spans]
+            trace["text"] = [
+                text if (text_width(text, SMALL) + 6) * pixel_ns < (length or 0) else ""
+                for text, (_, length) in zip(texts, spans, strict=True)
+            ]
+            trace |= {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
+            trace["textfont"] = {"size": SMALL, "color": TEXT_ON[phase]}
+        traces.append(trace)
+    return traces
+
+
+def stalled_trace(rows: Sequence[Row], origin: int, *, width: float) -> dict[str, Any] | None:
+    """Return the bars of stalled time, drawn low inside decode; `None` if nothing stalled."""
+    pieces = [(row, start, length, known) for row in rows for start, length, known in row.stalls]
+    if not pieces:
+        return None
+    thin = width * 0.4
+    return _bar_trace(
+        "stalled",
+        y=[row.index + (width - thin) / 2 for row, *_ in pieces],
+        base=[_seconds(start, origin) for _, start, _, _ in pieces],
+        x=[_seconds(length) for _, _, length, _ in pieces],
+        width=thin,
+        hover=[_stalled_hover(row, known) for row, _, _, known in pieces],
+    )
+
+
+def load_trace(rows: Sequence[Row], *, width: float) -> dict[str, Any] | None:
+    """Return the bars of the loads that requests waited for, ending at 0 of their own axis; `None` without one."""
+    loaded = [(row, row.times.load_ns) for row in rows if row.times.load_ns]
+    if not loaded:
+        return None
+    trace = _bar_trace(
+        "load",
+        y=[row.index for row, _ in loaded],
+        base=[_seconds(-load) for _, load in loaded],
+        x=[_seconds(load) for _, load in loaded],
+        width=width,
+        hover=[
+            [escape(row.label), escape(format_ns(load)), "own axis, not to the scale of the request"]
+            for row, load in loaded
+        ],
+    )
+    return trace | {"xaxis": "x2"}
+
+
+def hover_lines(row: Row, *, brief: bool) -> str:
+    """Return what every hover text of a request ends with: its tokens, all of its times and its costs."""
+    record, times = row.record, row.times
+    costs = f"cost: {format_usd(row.shared_usd)} shared, {format_usd(row.wall_usd)} wall"
+    if brief:
+        return escape(f"e2e {format_ns(times.e2e_ns)}, {row.ending}") + "<br>" + escape(costs)
+    cached = f"{format_count(record.cached_tokens)} cached{', warm' if record.cached_tokens else ''}"
+    share = format_share(times.stalled_ns, times.decode_ns)
+    stalled = [f"stalled {format_ns(times.stalled_ns)}, {share} of decode"] if times.stalled_ns else []
+    lines = [
+        f"{format_count(record.prompt_tokens)} prompt tokens ({cached}) → {format_count(record.output_tokens)} output",
+        ", ".join(f"{phase} {format_ns(length)}" for phase, (_, length) in row.phase_ns.items()),
+        *stalled,
+        f"TTFT {format_ns(times.ttft_ns)}, TPOT {format_ns(times.tpot_ns)}, e2e {format_ns(times.e2e_ns)}",
+        f"prefill {format_rate(times.prefill_tps)}, decode {format_rate(times.decode_tps)}",
+        costs,
+        f"end: {row.ending}{f' ({cut(record.error, 80)})' if record.error else ''}",
+    ]
+    return "<br>".join(wrap_html(line, HOVER_WIDTH, SIZE) for line in lines)
+
+
+def _bar_trace(
+    name: str,
+    *,
+    y: list[float],
+    base: list[float | None],
+    x: list[float | None],
+    width: float,
+    hover: list[list[str] | None],
+) -> dict[str, Any]:
+    marker: dict[str, Any] = {"color": COLORS[name], "line": {"width": 0}}
+    if name in HATCH:
+        marker["pattern"] = {
+            "shape": HATCH[name],
+            "fillmode": "overlay",
+            "size": 6,
+            "solidity": 0.25,
+            "fgcolor": INK,
+            "fgopacity": 0.6,
+        }
+    definition = wrap_html(DEFINITIONS[name], HOVER_WIDTH, SIZE)
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": y,
+        "base": base,
+        "x": x,
+        "width": width,
+        "marker": marker,
+        "customdata": hover,
+        "hovertemplate": f"<b>%{{customdata[0]}}</b><br><b>{name} %{{customdata[1]}}</b><br><i>{definition}</i>"
+        "<br>%{customdata[2]}<extra></extra>",
+    }
+
+
+def _phase_hover(row: Row, phase: str, brief: bool) -> list[str] | None:
+    start, length = row.phase_ns[phase]
+    if start is None or length is None:
+        return None
+    head = f"{format_ns(length)}, {format_share(length, row.times.e2e_ns)} of e2e, {format_usd(row.phase_usd[phase])}"
+    begin = start - row.record.arrival_ns
+    tail = hover_lines(row, brief=brief)
+    if not brief:
+        tail = f"{format_ns(begin)} → {format_ns(begin + length)} after its arrival<br>{tail}"
+    return [escape(row.label), escape(head), tail]
+
+
+def _stalled_hover(row: Row, known: bool) -> list[str]:
+    times, count = row.times, row.record.preemptions
+    head = f"{format_ns(times.stalled_ns)}, {format_share(times.stalled_ns, times.decode_ns)} of decode"
+    place = "drawn in the longest gaps between tokens" if known else "drawn at the end: when it was is not recorded"
+    return [escape(row.label), escape(head), f"{count} preemption{'' if count == 1 else 's'}; {place}"]
+
+
+def _seconds(time_ns: int | None, origin_ns: int = 0) -> float | None:
+    """Nanoseconds as the nearest float of seconds, subtracted before they are rounded."""
+    return None if time_ns is None else (time_ns - origin_ns) / 1e9

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from jupyter_infer.charts.labels import cut, escape, one_line, text_width, wrap
+
+
+def test_one_line_folds_white_space_and_drops_what_cannot_be_drawn() -> None:
+    assert one_line("a\n\tb\x00c\u202ed\u2066") == "a b cd"
+    assert one_line("half \ud83d") == "half ?"
+
+
+def test_cut() -> None:
+    assert cut("short") == "short"
+    assert cut("x" * 41) == "x" * 39 + "…"
+    assert cut("x " * 1_000_000, 10) == "x x x x x…"
+    assert cut(" " * 1000 + "x").endswith("…")  # something was left out
+
+
+def test_escape_leaves_nothing_to_interpret() -> None:
+    assert escape('<b> & "$x$" &lt;') == '&lt;b&gt; &amp; "&#36;x&#36;" &amp;lt;'
+
+
+@pytest.mark.parametrize("text", ["many words in a line " * 9, "x" * 300, "调度器" * 50, "short " + "y" * 100, ""])
+def test_wrap_keeps_the_text_and_the_width(text: str) -> None:
+    lines = wrap(text, 200, 12, spared=50)
+    assert max(text_width(line, 12) for line in lines) <= 200
+    assert text_width(lines[0], 12) <= 150
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_wrap_does_not_break_at_no_break_spaces() -> None:
+    assert wrap("aaaa b\u00a0=\u00a0c", 60, 12) == ["aaaa", "b\u00a0=\u00a0c"]
