@@ -146,7 +146,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from jupyter_infer.session import default_model_here
 
     name = arguments.model or default_model_here()
-    with tqdm(total=0, unit="B", unit_scale=True, desc=name, file=sys.stderr, leave=False) as bar:
+    with tqdm(total=0, unit="B", unit_scale=True, desc=name, file=sys.stderr, leave=False, disable=None) as bar:
 
         def progress(stage: str, done: int, total: int) -> None:
             bar.set_description(f"{stage} {name}", refresh=False)

@@ -42,8 +42,8 @@ class View(Protocol):
     def progress(self, stage: LoadStage) -> None:
         """Show where a load is."""
 
-    def update(self, texts: Sequence[str]) -> None:
-        """Show the texts so far, one a request."""
+    def update(self, texts: Sequence[str]) -> bool:
+        """Show the texts so far, one a request, if it is time to; return whether they are on the screen now."""
 
     def end(self, texts: Sequence[str]) -> None:
         """Show the final texts."""
@@ -62,18 +62,21 @@ class CellView:
         self._made = False
         self._next = 0.0
         self._last = ""
+        self._stage: str | None = None
         self._begun = time.monotonic_ns()
 
     def progress(self, stage: LoadStage) -> None:
-        """Show the stage and the time since the first one."""
-        if stage.stage != "ready":
+        """Show a stage as it begins, and its details and the time since the first one as the budget allows."""
+        if stage.stage != "ready" and (stage.stage != self._stage or time.monotonic() >= self._next):
+            self._stage = stage.stage
             self._show(f"loading · {stage.stage}{f' · {stage.detail}' if stage.detail else ''} · {self._elapsed()}")
 
-    def update(self, texts: Sequence[str]) -> None:
+    def update(self, texts: Sequence[str]) -> bool:
         """Show the texts so far, if the budget allows it now."""
-        if time.monotonic() >= self._next:
-            self._show(_joined(texts))
-            self._next = time.monotonic() + max(1 / UPDATES_PER_S, len(self._last) / BYTES_PER_S)
+        if time.monotonic() < self._next:
+            return False
+        self._show(_joined(texts))
+        return True
 
     def end(self, texts: Sequence[str]) -> None:
         """Show the final texts."""
@@ -112,6 +115,8 @@ class CellView:
             return
         (self._display.update if self._made else self._display.display)(Pretty(text))
         self._made, self._last = True, text
+        size = len(text.encode(errors="replace"))
+        self._next = time.monotonic() + max(1 / UPDATES_PER_S, size / BYTES_PER_S)
 
 
 class TerminalView:
@@ -135,14 +140,16 @@ class TerminalView:
             self._progress.write(f"loading · {line}\n")
         self._progress.flush()
 
-    def update(self, texts: Sequence[str]) -> None:
+    def update(self, texts: Sequence[str]) -> bool:
         """Write what is new of a single text; several texts are written at the end."""
-        if len(texts) == 1:
-            self._clear_progress()
-            text = printable(texts[0])
-            self._stream.write(text[self._written :])
-            self._stream.flush()
-            self._written = len(text)
+        if len(texts) != 1:
+            return False
+        self._clear_progress()
+        text = printable(texts[0])
+        self._stream.write(text[self._written :])
+        self._stream.flush()
+        self._written = len(text)
+        return True
 
     def end(self, texts: Sequence[str]) -> None:
         """Write the rest and end the line."""
@@ -183,6 +190,15 @@ def follow(handles: Sequence[RequestHandle | Refused], view: View) -> None:
     def collect() -> list[str]:
         return [answer.read() for answer in answers]
 
+    def end() -> None:
+        view.end(collect())
+        mark()
+
+    def mark() -> None:
+        for answer in answers:
+            if answer.handle is not None and answer.text:
+                answer.handle.shown()
+
     def wait(seconds: float) -> bool:
         """Return whether all are over within the time; looked at now and then, so that tokens cost no wake-ups."""
         deadline = time.monotonic() + seconds
@@ -193,17 +209,14 @@ def follow(handles: Sequence[RequestHandle | Refused], view: View) -> None:
     try:
         while not wait(POLL_S):
             texts = collect()
-            if any(answer.text for answer in answers):
-                view.update(texts)
-                for answer in answers:
-                    if answer.handle is not None and answer.text:
-                        answer.handle.shown()
-        view.end(collect())
+            if any(texts) and view.update(texts):
+                mark()
+        end()
     except KeyboardInterrupt:
         for handle in running:
             handle.cancel()
         wait(STOPPED_WAIT_S)
-        view.end(collect())
+        end()
         raise
 
 
