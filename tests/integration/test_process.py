@@ -1,4 +1,4 @@
-"""What the engine leaves behind in the process: each case in a fresh one, because the first load is the one that counts."""
+"""What the engine leaves behind in a process; each case in a fresh one, because the first load counts."""
 
 from __future__ import annotations
 
