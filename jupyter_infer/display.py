@@ -43,7 +43,7 @@ class View(Protocol):
         """Show where a load is."""
 
     def update(self, texts: Sequence[str]) -> bool:
-        """Show the texts so far, one a request, if it is time to; return whether they are on the screen now."""
+        """Show the texts so far, one a sample, if it is time to; return whether they are on the screen now."""
 
     def end(self, texts: Sequence[str]) -> None:
         """Show the final texts."""
@@ -184,7 +184,11 @@ def follow(handles: Sequence[RequestHandle | Refused], view: View) -> None:
     KeyboardInterrupt
         After the requests were told to stop, and their texts so far were shown.
     """
-    answers = [_Answer(handle) for handle in handles]
+    answers = [
+        _Answer(handle, sample)
+        for handle in handles
+        for sample in range(handle.samples if isinstance(handle, RequestHandle) else 1)
+    ]
     running = [handle for handle in handles if isinstance(handle, RequestHandle)]
 
     def collect() -> list[str]:
@@ -221,9 +225,10 @@ def follow(handles: Sequence[RequestHandle | Refused], view: View) -> None:
 
 
 class _Answer:
-    """The text of one request so far."""
+    """The text of one sample of a request so far."""
 
-    def __init__(self, handle: RequestHandle | Refused) -> None:
+    def __init__(self, handle: RequestHandle | Refused, sample: int) -> None:
+        self.sample = sample
         self.handle = handle if isinstance(handle, RequestHandle) else None
         self.text = "" if self.handle else f"{type(handle.error).__name__}: {handle.error}"  # type: ignore[union-attr]
         self._seen = 0
@@ -232,7 +237,7 @@ class _Answer:
         if self.handle is not None:
             events = self.handle.events_after(self._seen)
             self._seen += len(events)
-            self.text += "".join(event.text for event in events if event.sample == 0)
+            self.text += "".join(event.text for event in events if event.sample == self.sample)
         return self.text
 
 

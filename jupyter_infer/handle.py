@@ -24,11 +24,14 @@ class RequestHandle:
         Called by `cancel`, from any thread.
     prompt
         What was asked: a text or chat messages.
+    samples
+        Answers that were asked for.
     """
 
-    def __init__(self, request_id: str, cancel: Callable[[], None], prompt: Any = None) -> None:
+    def __init__(self, request_id: str, cancel: Callable[[], None], prompt: Any = None, samples: int = 1) -> None:
         self.request_id = request_id
         self.prompt = prompt
+        self.samples = samples
         self.first_shown_ns: int | None = None
         """When its first text was shown to somebody, if a display said so."""
         self._cancel = cancel

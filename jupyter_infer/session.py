@@ -384,8 +384,9 @@ class Session:
         rendered = engine.render(prompt, template=template)
         values = engine.admit(rendered, {field_name(name): value for name, value in sampling.items()})
         request_id = f"r{next(self._ids)}"
-        request = EngineRequest(request_id, label[:LABEL_CHARS], rendered, values, int(values.get("n") or 1))
-        handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), asked)
+        samples = int(values.get("n") or 1)
+        request = EngineRequest(request_id, label[:LABEL_CHARS], rendered, values, samples)
+        handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), asked, samples)
         return Submission(request, arrival_ns, load_ns, handle)
 
     def _keep(self, handle: RequestHandle, record: Any) -> Result:

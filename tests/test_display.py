@@ -168,13 +168,13 @@ def test_several_answers_are_numbered(timeline: Timeline, outputs: list[Any]) ->
     assert texts_of(outputs) == ["[1] one\n\n[2] PromptError: too long"]
 
 
-def test_only_the_first_sample_is_streamed(timeline: Timeline, outputs: list[Any]) -> None:
-    handle = RequestHandle("r1", lambda: None)
-    for sample, text in ((0, "a"), (1, "X"), (0, "b")):
-        handle.event(TokenEvent("r1", sample, 0, 0, (1,), text))
+def test_all_samples_of_a_request_are_shown(timeline: Timeline, outputs: list[Any]) -> None:
+    handle = RequestHandle("r1", lambda: None, "Why?", 2)
+    handle.event(TokenEvent("r1", 0, 0, 0, (1,), "first"))
+    handle.event(TokenEvent("r1", 1, 0, 0, (2,), "second"))
     handle.finished(make_record())
     follow([handle], CellView())
-    assert texts_of(outputs) == ["ab"]
+    assert texts_of(outputs) == ["[1] first\n\n[2] second"]
 
 
 # When it was shown.

@@ -92,7 +92,7 @@ def _load(model: ResolvedModel, settings: Mapping[str, Any], progress: Progress)
         _check_settings(vllm, settings)
         plan = plan_load(model, settings, gpu=vllm.device == "cuda")
         try:
-            with vllm_quirks.leave_process_alone():
+            with vllm_quirks.leave_process_alone(vllm.device):
                 engine = _build(vllm, model, plan, begin)
         except BaseException as error:
             sweep()

@@ -12,7 +12,7 @@ __all__ = ["draw_apart", "leave_process_alone", "let_seeds_be_chunked", "report_
 
 
 @contextlib.contextmanager
-def leave_process_alone() -> Iterator[None]:
+def leave_process_alone(device: str) -> Iterator[None]:
     """Load without reseeding the global random generators, freezing the heap or disabling `torch.set_num_threads`.
 
     With the engine in this process, these would hit the user's own code (vllm-project/vllm#17929). A model's weights do
@@ -20,11 +20,14 @@ def leave_process_alone() -> Iterator[None]:
     """
     import torch
     from vllm.v1.engine import core
-    from vllm.v1.worker import cpu_worker, gpu_worker
+
+    if device == "cpu":
+        from vllm.v1.worker import cpu_worker as worker
+    else:
+        from vllm.v1.worker import gpu_worker as worker
 
     patched: list[tuple[Any, str, Any]] = [
-        (cpu_worker, "set_random_seed", lambda *args, **kwargs: None),
-        (gpu_worker, "set_random_seed", lambda *args, **kwargs: None),
+        (worker, "set_random_seed", lambda *args, **kwargs: None),
         (core, "freeze_gc_heap", lambda: None),
         (torch, "set_num_threads", torch.set_num_threads),  # put back after the CPU worker replaced it
     ]
