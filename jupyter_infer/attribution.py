@@ -71,8 +71,11 @@ def split(step: StepRecord, by: Fit) -> tuple[int, ...]:
     shares = [int(value) for value in exact]
     by_remainder = sorted(range(len(exact)), key=lambda i: (shares[i] - exact[i], _identity(step.work[i])))
     missing = step.duration_ns - sum(shares)
-    for turn in range(abs(missing)):  # float error can leave a nanosecond too many as well as too few
-        shares[by_remainder[turn % len(shares)]] += 1 if missing > 0 else -1
+    if missing < 0:  # float error in a step of weeks: the largest has it to give
+        largest = max(range(len(shares)), key=lambda i: (shares[i], _identity(step.work[i])))
+        shares[largest] += missing
+    for turn in range(missing):
+        shares[by_remainder[turn % len(shares)]] += 1
     return tuple(shares)
 
 

@@ -8,6 +8,7 @@ sent as plain text and never as markup.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TextIO
@@ -99,8 +100,8 @@ class CellView:
         place.display(Pretty("■ interrupted …"))
 
         def when_done() -> None:
-            if all(handle.done for handle in handles):
-                place.update(shown())
+            if all(handle.done for handle in handles):  # drawn on a thread of its own: the engine goes on meanwhile
+                threading.Thread(target=lambda: place.update(shown()), name="jupyter-infer-display").start()
 
         for handle in handles:
             handle.when_done(when_done)
@@ -160,9 +161,12 @@ class TerminalView:
 
     def later(self, handles: Sequence[RequestHandle], make: Any) -> None:
         """Wait for the step that runs: a terminal cannot be written to above the next prompt."""
-        for handle in handles:
-            handle.record(timeout=30)
-        self._stream.write(f"{make()!r}\n")
+        try:
+            for handle in handles:
+                handle.record(timeout=30)
+            self._stream.write(f"{make()!r}\n")
+        except (InferError, TimeoutError) as error:
+            self._stream.write(f"{type(error).__name__}: {error}\n")
 
     def _clear_progress(self) -> None:
         if self._stage is not None and self._progress.isatty():

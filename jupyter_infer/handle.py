@@ -22,19 +22,30 @@ class RequestHandle:
         Id of the request, unique in its session.
     cancel
         Called by `cancel`, from any thread.
+    keep
+        Makes the result of the record, once.
     prompt
         What was asked: a text or chat messages.
     samples
         Answers that were asked for.
     """
 
-    def __init__(self, request_id: str, cancel: Callable[[], None], prompt: Any = None, samples: int = 1) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        cancel: Callable[[], None],
+        keep: Callable[[RequestHandle, RequestRecord], Any] = lambda handle, record: record,
+        prompt: Any = None,
+        samples: int = 1,
+    ) -> None:
         self.request_id = request_id
         self.prompt = prompt
         self.samples = samples
         self.first_shown_ns: int | None = None
         """When its first text was shown to somebody, if a display said so."""
-        self._cancel = cancel
+        self.kept: Any = None
+        """The result, once somebody or the session made it."""
+        self._cancel, self._keep = cancel, keep
         self._events: list[TokenEvent] = []
         self._record: RequestRecord | None = None
         self._error: Exception | None = None
@@ -86,6 +97,10 @@ class RequestHandle:
             raise self._error
         assert self._record is not None
         return self._record
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the `Result` once the request is over; raises what `record` raises."""
+        return self._keep(self, self.record(timeout))
 
     @property
     def done(self) -> bool:

@@ -43,7 +43,7 @@ class TokenEvent:
     time_ns: int  # end of that step
     token_ids: tuple[int, ...]
     text: str
-    finish_reason: str | None = None  # "stop", "length" or "abort" on the last event of a sample
+    finish_reason: str | None = None  # vLLM's word on the last event of a sample: "stop", "length", "error", …
     stop_reason: int | str | None = None  # the stop string or token id that matched, if one did
 
 
@@ -170,7 +170,7 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoadStage:
-    """A stage of a load: `stage` is one of `STAGES`, `seconds` what the stage before it took."""
+    """A stage of a load began: `stage` is one of `jupyter_infer.engine.protocol.STAGES`."""
 
     stage: str
     detail: str = ""

@@ -76,7 +76,7 @@ class Result:
 
     @property
     def finish_reason(self) -> str:
-        """Why it ended: ``"stop"``, ``"length"`` or ``"abort"``."""
+        """Why it ended: ``"stop"``, ``"length"``, ``"abort"``, or another word of vLLM's such as ``"error"``."""
         return self.record.finish_reason
 
     @property
@@ -85,7 +85,7 @@ class Result:
         record, times = self.record, self.phases
         reasons = {sample.finish_reason for sample in record.samples}
         parts = [
-            f"{'■' if 'abort' in reasons else '✂' if 'length' in reasons else '✓'} {record.model}",
+            f"{_mark(reasons)} {record.model}",
             f"{format_count(record.prompt_tokens)} in → {format_count(record.output_tokens)} out",
             f"TTFT {format_ns(times.ttft_ns)}",
             format_rate(times.decode_tps),
@@ -212,6 +212,13 @@ class Results(Sequence[Result | Refused]):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return _bundle(self.done, self.status)
+
+
+def _mark(reasons: set[str]) -> str:
+    """Return the sign of the worst that happened to a sample."""
+    if reasons - {"stop", "length", "abort"}:
+        return "✗"
+    return "■" if "abort" in reasons else "✂" if "length" in reasons else "✓"
 
 
 def _figure(kind: str, results: Sequence[Result], title: str) -> Figure:

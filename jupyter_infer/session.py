@@ -21,12 +21,12 @@ from jupyter_infer.engine.protocol import Engine, EngineRequest, Message, Progre
 from jupyter_infer.engine.worker import EngineWorker, Reply, Submission
 from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
 from jupyter_infer.handle import RequestHandle
-from jupyter_infer.models import default_model, hub_answers
+from jupyter_infer.models import default_model_here
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
-from jupyter_infer.records import EngineInfo, LoadStage, StepRecord
+from jupyter_infer.records import EngineInfo, LoadStage, RequestRecord, StepRecord
 from jupyter_infer.result import Refused, Result, Results
 
-__all__ = ["HISTORY_KEPT", "Session", "Status", "current_session", "default_model_here"]
+__all__ = ["HISTORY_KEPT", "Session", "Status", "current_session"]
 
 HISTORY_KEPT = 1000
 """Results that a session remembers; older ones are dropped."""
@@ -44,7 +44,9 @@ Prompt = str | Sequence[Message]
 Factory = Callable[[str, Mapping[str, Any], Progress], Callable[[Progress], Engine]]
 """Checks a model name and engine settings, and returns what builds the engine on the worker's thread."""
 
-_holder: weakref.ref[Session] | None = None  # vLLM's process groups are global: one local engine a process
+# vLLM's process groups are global: one local engine a process. The worker is kept until its engine is gone, also when
+# nobody has its session any more.
+_holder: tuple[EngineWorker, weakref.ref[Session]] | None = None
 _holder_lock = threading.Lock()
 _current: Session | None = None
 
@@ -120,8 +122,10 @@ class Session:
         self._ids = itertools.count(1)
         self._loading: _Loading | None = None
         self._loaded: tuple[str, dict[str, Any]] | None = None
-        self._lock, self._starting = threading.RLock(), threading.Lock()
-        atexit.register(_unload_at_exit, weakref.ref(self))
+        self._lock, self._keeping = threading.RLock(), threading.Lock()
+        # A session that nobody has any more takes its engine with it; at exit the end of the engine is waited for.
+        weakref.finalize(self, self._worker.unload).atexit = False
+        atexit.register(_unload_at_exit, weakref.ref(self._worker))
 
     # Loading.
 
@@ -149,22 +153,21 @@ class Session:
             If the model cannot be loaded.
         """
         named = {field_name(name): value for name, value in settings.items()}
-        with self._starting:  # one caller fetches the model and starts the load; others wait here, then share it
-            with self._lock:
-                if model is None and not named:
-                    wanted = (self._model or default_model_here(), self._settings)
-                else:
-                    wanted = (model or self._model or default_model_here(), named)
-                if self._worker.engine is not None and self._loaded == wanted:
-                    return self._worker.engine.info
-                loading = self._loading
-            failed = loading is not None and loading.reply.answered and self._worker.engine is None
-            if loading is None or loading.wanted != wanted or failed:
-                build = (self._factory or _vllm_factory)(*wanted, progress or (lambda stage: None))
+        with self._lock:
+            if model is None and not named:
+                wanted = (self._model or default_model_here(), self._settings)
+            else:
+                wanted = (model or self._model or default_model_here(), named)
+            if self._loading is not None and self._loading.reply.answered:  # nobody waited for its end
+                self._loading = None
+            if self._loading is None and self._worker.engine is not None and self._loaded == wanted:
+                return self._worker.engine.info
+            if self._loading is None or self._loading.wanted != wanted:
                 self._hold(take_over)
                 stages: deque[LoadStage] = deque(maxlen=1000)
-                reply = self._worker.load(partial(self._build, build, wanted), stages.append)
-                loading = self._loading = _Loading(wanted, reply, stages)
+                reply = self._worker.load(partial(self._prepare_load, wanted), stages.append)
+                self._loading = _Loading(wanted, reply, stages)
+            loading = self._loading
         try:
             engine: Engine = loading.wait(progress)
         except Exception:
@@ -181,9 +184,13 @@ class Session:
     def unload(self) -> None:
         """Abort what runs, free the engine's memory, and let another session have the process."""
         self._worker.unload().wait()
-        with self._lock:
-            self._loaded = self._loading = None
         self._let_go()
+
+    @property
+    def model(self) -> str:
+        """The name of the model that is loaded, or that the next request loads."""
+        loaded = self._loaded
+        return loaded[0] if loaded and self._worker.engine is not None else self._model or default_model_here()
 
     @property
     def info(self) -> EngineInfo | None:
@@ -201,7 +208,7 @@ class Session:
             state=state,
             info=engine.info if engine else None,
             open_requests=open_requests,
-            kv_blocks_free=engine.kv_blocks_free() if engine else None,
+            kv_blocks_free=self._worker.kv_blocks_free,
             busy_ns=self._worker.busy_ns,
             rss_bytes=hardware.rss_bytes(),
             stage=loading.stages[-1] if loading and loading.stages else None,
@@ -306,11 +313,11 @@ class Session:
     def result(self, handle: RequestHandle) -> Result:
         """Wait for a request and return its result; an interrupt aborts it and goes on as an interrupt."""
         try:
-            record = handle.record()
+            result: Result = handle.result()
+            return result
         except BaseException:
             handle.cancel()
             raise
-        return self._keep(handle, record)
 
     def results(self, handles: Sequence[RequestHandle | Refused]) -> Results:
         """Wait for a batch; an interrupt aborts all of it."""
@@ -318,7 +325,7 @@ class Session:
         try:
             for handle in handles:
                 try:
-                    items.append(handle if isinstance(handle, Refused) else self._keep(handle, handle.record()))
+                    items.append(handle if isinstance(handle, Refused) else handle.result())
                 except (PromptError, ConfigError) as error:  # the engine itself refused it
                     items.append(Refused(handle.prompt, error))
         except BaseException:
@@ -351,20 +358,24 @@ class Session:
 
     def _ready(self, progress: Progress | None) -> int | None:
         """Load if need be; return how long this took, or None if nothing was to load."""
-        if self._worker.engine is not None and self._loading is None:
+        loading = self._loading
+        if self._worker.engine is not None and (loading is None or loading.reply.answered):
             return None
         begun = time.monotonic_ns()
         self.load(progress=progress)
         return time.monotonic_ns() - begun
 
-    def _build(
-        self, build: Callable[[Progress], Engine], wanted: tuple[str, dict[str, Any]], progress: Progress
-    ) -> Engine:
-        """Build the engine on the worker's thread, where no interrupt can part it from the note of what it is."""
-        self._loaded = None
-        engine = build(progress)
-        self._loaded = wanted
-        return engine
+    def _prepare_load(self, wanted: tuple[str, dict[str, Any]], progress: Progress) -> Callable[[Progress], Engine]:
+        """Fetch and check on the worker's thread, where no interrupt can part an engine from the note of what it is."""
+        build = (self._factory or _vllm_factory)(*wanted, progress)
+
+        def noted(progress: Progress) -> Engine:
+            self._loaded = None
+            engine = build(progress)
+            self._loaded = wanted
+            return engine
+
+        return noted
 
     def _prepare(
         self, prompt: Prompt, system: str | None, template: bool, sampling: Mapping[str, Any], load_ns: int | None
@@ -376,25 +387,35 @@ class Session:
         label = prompt if isinstance(prompt, str) else str(prompt[-1].get("content", "")) if prompt else ""
         if system is not None:
             if not template:
-                raise ConfigError(
-                    "a system message needs the chat template; leave out --no-template, or the system message"
-                )
+                raise ConfigError("a system message needs the chat template; leave out template=False, or the message")
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
             prompt = [{"role": "system", "content": system}, *messages]
-        rendered = engine.render(prompt, template=template)
-        values = engine.admit(rendered, {field_name(name): value for name, value in sampling.items()})
+        try:
+            rendered = engine.render(prompt, template=template)
+            values = engine.admit(rendered, {field_name(name): value for name, value in sampling.items()})
+        except AttributeError:
+            if self._worker.engine is not engine:  # it was closed under our hands
+                raise EngineBusy("the model was unloaded meanwhile; run it again") from None
+            raise
         request_id = f"r{next(self._ids)}"
         samples = int(values.get("n") or 1)
         request = EngineRequest(request_id, label[:LABEL_CHARS], rendered, values, samples)
-        handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), asked, samples)
-        return Submission(request, arrival_ns, load_ns, handle)
+        handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), self._keep, asked, samples)
+        handle.when_done(partial(self._remember, handle))
+        return Submission(request, arrival_ns, load_ns, handle, engine)
 
-    def _keep(self, handle: RequestHandle, record: Any) -> Result:
-        for known in reversed(self.history):
-            if known.record is record:
-                return known
-        result = Result(record, self.price, first_shown_ns=handle.first_shown_ns)
-        self.history.append(result)
+    def _remember(self, handle: RequestHandle) -> None:
+        """Put a request into the history as it ends, whether somebody asks for its result or not."""
+        with contextlib.suppress(Exception):  # it failed: there is no result, and whoever waits is told
+            handle.result(timeout=0)
+
+    def _keep(self, handle: RequestHandle, record: RequestRecord) -> Result:
+        with self._keeping:
+            if handle.kept is None:
+                handle.kept = Result(record, self.price)
+                self.history.append(handle.kept)
+            result: Result = handle.kept
+        result.first_shown_ns = handle.first_shown_ns
         return result
 
     def _hold(self, take_over: bool) -> None:
@@ -403,21 +424,26 @@ class Session:
             return
         while True:
             with _holder_lock:
-                other = _holder() if _holder else None
-                if other is None or other is self:
-                    _holder = weakref.ref(self)
+                if _holder is None or _holder[0] is self._worker:
+                    _holder = (self._worker, weakref.ref(self))
                     return
-            if not take_over:
+                worker, other = _holder[0], _holder[1]()
+            if other is not None and not take_over:
                 raise EngineBusy(
                     f"{other!r} holds this process's engine; type session.load(take_over=True) to unload it, "
                     "or use it: ji.current_session()"
                 )
-            other.unload()
+            worker.unload().wait()
+            with _holder_lock:
+                if _holder is not None and _holder[0] is worker:
+                    _holder = None
 
     def _let_go(self) -> None:
+        """Let another session have the process, if there is no engine here and none is on its way."""
         global _holder
-        with _holder_lock:
-            if _holder is not None and _holder() is self and self._worker.engine is None:
+        with self._lock, _holder_lock:
+            coming = self._loading is not None and not self._loading.reply.answered
+            if _holder is not None and _holder[0] is self._worker and self._worker.engine is None and not coming:
                 _holder = None
 
 
@@ -429,20 +455,14 @@ def current_session() -> Session:
     return _current
 
 
-def default_model_here() -> str:
-    """Return the name of the model that this machine loads when nobody names one."""
-    gpu = hardware.gpu()
-    return default_model(gpu.memory_bytes, hub_answers()) if gpu else default_model(None, False)
-
-
 def _vllm_factory(model: str, settings: Mapping[str, Any], progress: Progress) -> Callable[[Progress], Engine]:
     from jupyter_infer.engine.vllm_load import prepare
 
     return prepare(model, settings, progress)
 
 
-def _unload_at_exit(session: weakref.ref[Session]) -> None:
+def _unload_at_exit(worker: weakref.ref[EngineWorker]) -> None:
     """Close the engine before the interpreter goes: a thread inside PyTorch at exit can crash the process."""
-    if (found := session()) is not None:
+    if (found := worker()) is not None:
         with contextlib.suppress(BaseException):
-            found._worker.unload().wait(timeout=10)
+            found.unload().wait(timeout=10)

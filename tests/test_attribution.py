@@ -43,6 +43,25 @@ def test_a_share_does_not_depend_on_the_order_of_the_entries(step: StepRecord, b
     assert {w.request_id: share for w, share in zip(mixed, split(shuffled, by), strict=True)} == expected
 
 
+def test_a_sum_that_depends_on_the_order_does_not_move_a_nanosecond() -> None:
+    """The weights of these five add up to another float in another order."""
+    work = [make_work(name, tokens=tokens) for name, tokens in zip("abcde", (2, 0, 1, 9, 8), strict=True)]
+    by = Fit(9, 0.7, 0.7, None, 0.0)
+    shares = dict(zip("abcde", split(make_step(*work, end=60), by), strict=True))
+    assert shares == dict(zip("cbead", split(make_step(*(work[i] for i in (2, 1, 4, 0, 3)), end=60), by), strict=True))
+
+
+@given(seed=st.integers(0, 2**32), by=FITS)
+def test_shares_sum_to_a_step_that_is_longer_than_a_float_can_count(seed: int, by: Fit) -> None:
+    """Above 2⁵³ ns the rounded parts can be too many as well as too few."""
+    draw = random.Random(seed)
+    work = [make_work(f"r{n}", tokens=draw.randint(0, 10 ** draw.randint(0, 9))) for n in range(draw.randint(1, 40))]
+    duration = draw.randint(10**16, 10**17)
+    shares = split(make_step(*work, end=duration), by)
+    assert sum(shares) == duration
+    assert min(shares) >= 0
+
+
 @given(duration=st.integers(0, 10**13), by=FITS, tokens=st.integers(0, 512))
 def test_a_request_alone_gets_the_whole_step(duration: int, by: Fit, tokens: int) -> None:
     assert split(make_step(make_work(tokens=tokens), end=duration), by) == (duration,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -169,7 +170,7 @@ def test_several_answers_are_numbered(timeline: Timeline, outputs: list[Any]) ->
 
 
 def test_all_samples_of_a_request_are_shown(timeline: Timeline, outputs: list[Any]) -> None:
-    handle = RequestHandle("r1", lambda: None, "Why?", 2)
+    handle = RequestHandle("r1", lambda: None, samples=2)
     handle.event(TokenEvent("r1", 0, 0, 0, (1,), "first"))
     handle.event(TokenEvent("r1", 1, 0, 0, (2,), "second"))
     handle.finished(make_record())
@@ -239,11 +240,18 @@ def test_a_request_that_failed_ends_the_display(timeline: Timeline, outputs: lis
     assert texts_of(outputs) == ["so far"]
 
 
+def wait_for_drawing() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "jupyter-infer-display":
+            thread.join(30)
+
+
 def test_after_an_interrupt_the_result_is_shown_when_the_engine_let_go(outputs: list[Any]) -> None:
     handle = RequestHandle("r1", lambda: None)
     CellView().later([handle], lambda: "the result")
     assert texts_of(outputs) == ["■ interrupted …"]
     handle.finished(make_record())
+    wait_for_drawing()
     assert texts_of(outputs) == ["■ interrupted …", "'the result'"]
     assert outputs[1]["update"]
     assert outputs[0]["transient"] == outputs[1]["transient"]
@@ -260,6 +268,7 @@ def test_after_an_interrupt_a_failure_is_a_line(outputs: list[Any]) -> None:
     handle = RequestHandle("r1", lambda: None)
     CellView().later([handle], handle.record)
     handle.failed(EngineFailed("the engine stopped"))
+    wait_for_drawing()
     assert texts_of(outputs)[-1] == "EngineFailed: the engine stopped"
 
 

@@ -9,7 +9,7 @@ import pytest
 from builders import make_record, make_sample
 
 from jupyter_infer.errors import ConfigError, PromptError
-from jupyter_infer.pricing import MachinePrice
+from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
 from jupyter_infer.records import RequestRecord
 from jupyter_infer.result import Refused, Result, Results
 
@@ -182,3 +182,9 @@ def test_a_batch_of_which_nothing_ran() -> None:
 
 def test_a_refusal_shows_its_reason() -> None:
     assert repr(refused()) == "Refused(PromptError: the prompt has 9 tokens, and the context is 8)"
+
+
+def test_an_answer_that_the_engine_ended_with_an_error_is_no_success() -> None:
+    result = Result(make_record(make_sample([300, 400], finish="error")), DEFAULT_PRICE)
+    assert result.status.startswith("✗ ")
+    assert result.status.endswith("error")

@@ -207,18 +207,24 @@ async def test_a_refusal_is_raised_where_it_is_awaited(session: Session) -> None
         await session.agenerate("")
 
 
-async def test_cancelling_the_task_aborts_the_request(gated: tuple[Session, Gate]) -> None:
+async def test_cancelling_the_task_aborts_the_request(
+    gated: tuple[Session, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
     session, gate = gated
+    submitted: list[RequestHandle] = []
+    submit = session.submit
+    monkeypatch.setattr(session, "submit", lambda *a, **o: submitted.append(submit(*a, **o)) or submitted[-1])
     task = asyncio.create_task(session.agenerate("Hi"))
     await asyncio.to_thread(gate.wait)
-    await asyncio.sleep(0)
+    while not submitted:
+        await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    await asyncio.to_thread(handed_in, session)
     gate.open()
-    assert await asyncio.to_thread(lambda: session.stop()) in (0, 1)
-    assert session.status().open_requests == 0
-    assert sum(step.work[0].output_tokens for step in session.steps if step.work) < 100
+    record = await asyncio.to_thread(submitted[0].record, WAIT)
+    assert (record.finish_reason, record.output_tokens) == ("abort", 1)
 
 
 def test_cancelling_the_task_while_it_loads_aborts_the_request_when_it_comes(scripted_session: Make) -> None:
@@ -705,3 +711,70 @@ def test_everybody_gets_the_same_current_session(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(session_module, "_current", None)
     assert current_session() is current_session()
     assert current_session().info is None  # nothing is loaded before it is needed
+
+
+# What many callers at once must not do to each other.
+
+
+def test_a_session_that_nobody_has_any_more_closes_its_engine(scripted_session: Make) -> None:
+    engines: list[ScriptedEngine] = []
+
+    def build(progress: Any) -> ScriptedEngine:
+        engines.append(ScriptedEngine())
+        return engines[-1]
+
+    lost = Session("scripted", factory=lambda model, values, progress: build)
+    lost.generate("Hi")
+    worker = lost._worker
+    del lost
+    gc.collect()
+    thread = worker._thread
+    if thread is not None:
+        thread.join(WAIT)
+    assert engines[0].closed
+    assert worker.engine is None
+
+
+def test_a_prompt_that_was_rendered_for_another_model_is_not_run(session: Session) -> None:
+    session.load()
+    submission = session._prepare("Hi", None, True, {}, None)
+    session.load("other")
+    session._worker.submit(submission)
+    with pytest.raises(EngineBusy, match="run it again"):
+        submission.sink.record(WAIT)  # type: ignore[attr-defined]
+
+
+def test_results_of_many_threads_are_all_in_the_history_once(session: Session) -> None:
+    session.load()
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda n: session.generate(f"Number {n}", max_tokens=1), range(80)))
+    assert len(session.history) == 80
+    assert {id(result) for result in results} == {id(result) for result in session.history}
+
+
+def test_a_request_that_nobody_asks_about_is_in_the_history(session: Session) -> None:
+    handle = session.submit("Hi")
+    list(handle)
+    handle.record(WAIT)
+    assert handle.result(WAIT) is session.history[-1]
+
+
+def test_a_request_after_an_interrupted_load_waited_for_nothing(scripted_session: Make) -> None:
+    session = scripted_session()
+
+    def interrupt(stage: LoadStage) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        session.load(progress=interrupt)
+    while session._worker.engine is None:
+        time.sleep(0.001)
+    session.generate("Hi")
+    assert session.generate("Hi").record.load_ns is None
+
+
+def test_steps_are_those_of_the_engine_that_is_loaded(session: Session) -> None:
+    session.generate("Hi")
+    session.load("other")
+    session.generate("Hi", max_tokens=1)
+    assert [step.index for step in session.steps] == [0]

@@ -6,10 +6,9 @@ import importlib.util
 import os
 from collections.abc import Iterator
 
-from jupyter_infer import hardware
 from jupyter_infer.doctor.finding import Finding
 from jupyter_infer.doctor.probe import installed, pip
-from jupyter_infer.models import CATALOG, cache_dir, default_model, hub_answers
+from jupyter_infer.models import CATALOG, cache_dir, default_model_here, hub_answers
 from jupyter_infer.models.hub import cached_snapshot
 from jupyter_infer.models.wheel import cached_wheel_model
 
@@ -23,9 +22,7 @@ def default() -> Iterator[Finding]:
     if importlib.util.find_spec("huggingface_hub") is None:
         yield Finding("model", "warn", "cannot look for it: huggingface_hub, which comes with vLLM, is not installed")
         return
-    card = hardware.gpu()
-    # The hub is asked only where the answer matters: it can take seconds, and a CPU's default does not depend on it.
-    name = default_model(card.memory_bytes, hub_answers()) if card else default_model(None, False)
+    name = default_model_here()
     model = next(entry for entry in CATALOG if entry.name == name)
     size = f"{model.weight_bytes / 1e6:,.0f} MB"
     if folder := cached_wheel_model(model) or cached_snapshot(model.hub_id):

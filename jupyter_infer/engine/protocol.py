@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jupyter_infer.records import EngineInfo, LoadStage, StepRecord
 
 __all__ = ["STAGES", "Engine", "EngineRequest", "Message", "Progress", "Rendered", "SampleOutput", "StepResult"]
 
-STAGES = ("import", "config", "weights", "KV pool", "warm-up", "ready")
+STAGES = ("model", "import", "config", "weights", "KV pool", "warm-up", "ready")
 """The stages of a load, in order."""
 
 Message = Mapping[str, str]
@@ -58,7 +58,6 @@ class StepResult:
 
     steps: tuple[StepRecord, ...] = ()
     outputs: tuple[SampleOutput, ...] = ()
-    errors: Mapping[str, str] = field(default_factory=dict)  # request id → why it can never run
 
 
 class Engine(Protocol):

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TextIO
 
 __all__ = ["LOGS", "attach_logs", "detach_logs", "quiet"]
@@ -25,6 +25,12 @@ LOGS: deque[str] = deque(maxlen=2000)
 """The last lines that the engine logged or printed."""
 
 ENGINE_LOGGERS = ("vllm",)
+
+ENGINE_VARIABLES = (
+    *("VLLM_", "TORCH", "PYTORCH_", "TRITON_", "TILELANG_", "AITER_", "NUMEXPR_", "OMP_", "KMP_", "LOCAL_"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_", "NCCL_", "TOKENIZERS_"),
+)
+"""Beginnings of the environment variables that vLLM and its libraries write while they are loaded."""
 
 _as_found: dict[str, tuple[bool, int]] = {}  # whether a logger propagated, and its level
 
@@ -119,17 +125,19 @@ def quiet(environ: Mapping[str, str]) -> Iterator[None]:
         detach_logs()
         raise
     finally:
-        _restore_environ(before_env)
+        _restore_environ(before_env, environ)
         warnings.filters[:] = before_filters  # type: ignore[index]
         sys.excepthook = before_hook  # torch.distributed puts "[rank0]" before every traceback
 
 
-def _restore_environ(before: Mapping[str, str]) -> None:
-    for name in set(os.environ) - set(before):
-        del os.environ[name]
-    for name, value in before.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+def _restore_environ(before: Mapping[str, str], ours: Collection[str]) -> None:
+    """Undo what the engine's libraries did; what the user set meanwhile, in a cell of its own, stays."""
+    for name in {*os.environ, *before}:
+        if (name in ours or name.startswith(ENGINE_VARIABLES)) and os.environ.get(name) != before.get(name):
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
 
 
 @contextlib.contextmanager

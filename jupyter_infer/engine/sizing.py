@@ -29,11 +29,6 @@ class LoadPlan:
     weight_bytes: int  # in the engine's precision, computed from the files
     notices: tuple[str, ...] = ()
 
-    def describe_pool(self) -> str:
-        """Return the size of the KV pool in words."""
-        size = self.settings.get("kv_cache_memory_bytes")
-        return f"{size / MIB:,.0f} MiB" if size else "sized by vLLM"
-
 
 def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool) -> LoadPlan:
     """Return the settings of a load.

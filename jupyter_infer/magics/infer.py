@@ -54,7 +54,7 @@ class InferMagics(Magics):
         sampling = sampling_of(parsed.options, _settable(parsed.others))
         view = view_for(self.shell)
         session = self.session
-        if (model := parsed.options.get("model")) is not None:
+        if (model := parsed.options.get("model")) is not None and model.lower() != session.model.lower():
             session.load(model, progress=view.progress)
         handle = session.submit(prompt, system=parsed.options.get("system"), progress=view.progress, **sampling)
         try:

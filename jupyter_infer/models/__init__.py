@@ -6,6 +6,7 @@ from jupyter_infer.models.cache import Progress, cache_dir
 from jupyter_infer.models.catalog import CATALOG, CatalogModel, default_model, known_models
 from jupyter_infer.models.folder import check_folder
 from jupyter_infer.models.gguf import convert_gguf
+from jupyter_infer.models.here import default_model_here
 from jupyter_infer.models.hub import hub_answers
 from jupyter_infer.models.resolve import ResolvedModel, Source, resolve
 
@@ -19,6 +20,7 @@ __all__ = [
     "check_folder",
     "convert_gguf",
     "default_model",
+    "default_model_here",
     "hub_answers",
     "known_models",
     "resolve",

@@ -87,7 +87,7 @@ def test_a_reopened_notebook_shows_everything_without_a_kernel(
     saved.metadata.kernelspec = {"name": "no-such-kernel", "display_name": "none", "language": "python"}
     nbformat.write(saved, lab.root / "reopened.ipynb")
     again = open_notebook("reopened", theme="dark")
-    again.page.get_by_role("button", name="No Kernel").click(timeout=60_000)
+    again.page.get_by_role("button", name="No Kernel", exact=True).click(timeout=60_000)
     again.output(1).locator(".js-plotly-plot .bars .point").first.wait_for(timeout=60_000)
     assert "sky" in again.text(1)
     assert "TTFT" in again.text(1)

@@ -48,6 +48,7 @@ def test_a_model_that_the_hub_has(monkeypatch):
 @pytest.mark.usefixtures("h200")
 def test_the_default_for_a_gpu(monkeypatch):
     monkeypatch.setattr(model, "hub_answers", lambda: True)
+    monkeypatch.setattr(model, "default_model_here", lambda: "qwen3-8b")
     assert default().found.startswith("qwen3-8b")
 
 

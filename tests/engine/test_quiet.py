@@ -148,15 +148,23 @@ def test_a_process_without_descriptor_2_can_load() -> None:
 
 
 def test_the_environment_is_set_inside_and_the_same_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINE", "1")
-    monkeypatch.setenv("CHANGED", "before")
+    monkeypatch.setenv("VLLM_MINE", "1")
+    monkeypatch.setenv("OMP_CHANGED", "before")
     before = dict(os.environ)
-    with quiet({"VLLM_NO_USAGE_STATS": "1"}):
+    with quiet({"VLLM_NO_USAGE_STATS": "1", "ANYTHING": "1"}):
         assert os.environ["VLLM_NO_USAGE_STATS"] == "1"
         os.environ["LD_PRELOAD"] = "something.so"
-        os.environ["CHANGED"] = "inside"
-        del os.environ["MINE"]
+        os.environ["OMP_CHANGED"] = "inside"
+        del os.environ["VLLM_MINE"]
     assert dict(os.environ) == before
+
+
+def test_what_the_user_set_during_a_load_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted load goes on behind the next cell."""
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with quiet({"VLLM_NO_USAGE_STATS": "1"}):
+        os.environ["HF_TOKEN"] = "mine"
+    assert os.environ.pop("HF_TOKEN") == "mine"
 
 
 def test_warning_filters_are_the_same_afterwards() -> None:

@@ -168,6 +168,16 @@ def test_a_pool_that_is_too_small_for_all_preempts_and_everybody_ends(in_flight:
     assert sum(work.recomputed_tokens for step in run.steps for work in step.work) > 0
 
 
+def test_a_plan_that_only_preempts_is_a_step_that_says_so() -> None:
+    """The one request has all that it wants in flight, and the other one outgrows the pool beside it."""
+    run = Run(answer=lambda prompt: letters(words(12)), block_size=4, blocks=3, in_flight=2)
+    run.add("small", "a", max_tokens=1)
+    run.add("large", "b", max_tokens=12)
+    run.finish()
+    assert [step.preempted for step in run.steps if step.preempted] == [(("large", 0),)]
+    assert run.text("large") == "".join(letters(words(12)))
+
+
 @given(
     counts=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 25)), min_size=1, max_size=6),
     blocks=st.integers(12, 30),

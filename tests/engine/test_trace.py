@@ -260,7 +260,7 @@ def test_a_step_of_a_request_that_was_aborted_meanwhile_still_counts(bench: Benc
     record = bench.done("one", at=40)
     assert record.duration_ns == 40
     assert [(work.request_id, work.output_tokens) for work in record.work] == [
-        ("k", 0)
+        ("r1", 0)
     ]  # vLLM's id: it is nobody's now
     bench.tracer.names["k"] = ("r2", 0)
     bench.preempt()

@@ -22,6 +22,11 @@ from jupyter_infer.handle import RequestHandle
 from jupyter_infer.records import LoadStage
 
 
+def prepared(build: Callable[[Any], ScriptedEngine]) -> Callable[[Any], Callable[[Any], ScriptedEngine]]:
+    """Return what fetches nothing and builds with `build`."""
+    return lambda progress: build
+
+
 class Desk:
     """A worker with a scripted engine, and the handles of what was handed to it."""
 
@@ -37,7 +42,7 @@ class Desk:
             self.engines.append(ScriptedEngine(script or Script(), sleep=sleep))
             return self.engines[-1]
 
-        return self.worker.load(build, lambda stage: None).wait(WAIT)
+        return self.worker.load(prepared(build), lambda stage: None).wait(WAIT)
 
     def prepare(self, prompt: str = "Hi", **sampling: Any) -> Submission:
         request_id = f"r{next(self.ids)}"
@@ -78,9 +83,9 @@ def test_a_load_tells_its_stages_in_order_on_the_owners_thread(desk: Desk) -> No
             progress(LoadStage(stage))
         return ScriptedEngine()
 
-    engine = desk.worker.load(build, lambda stage: seen.append((stage.stage, threading.current_thread().name))).wait(
-        WAIT
-    )
+    engine = desk.worker.load(
+        prepared(build), lambda stage: seen.append((stage.stage, threading.current_thread().name))
+    ).wait(WAIT)
     assert [stage for stage, _ in seen] == ["import", "config", "weights", "KV pool", "warm-up", "ready"]
     assert {thread for _, thread in seen} == {"jupyter-infer-engine"}
     assert desk.worker.engine is engine
@@ -94,7 +99,7 @@ def test_a_second_load_closes_the_first_engine_before_it_builds(desk: Desk) -> N
         closed.append(first.closed)  # memory for two is not there
         return ScriptedEngine()
 
-    second = desk.worker.load(build, lambda stage: None).wait(WAIT)
+    second = desk.worker.load(prepared(build), lambda stage: None).wait(WAIT)
     assert closed == [True]
     assert desk.worker.engine is second
 
@@ -104,7 +109,7 @@ def test_a_load_that_fails_says_why_and_leaves_no_engine(desk: Desk) -> None:
         raise ModelError("the weights are broken")
 
     with pytest.raises(ModelError, match="the weights are broken"):
-        desk.worker.load(build, lambda stage: None).wait(WAIT)
+        desk.worker.load(prepared(build), lambda stage: None).wait(WAIT)
     assert desk.worker.engine is None
     desk.load()
     assert desk.submit().record(WAIT).finish_reason == "stop"
@@ -116,15 +121,18 @@ def test_a_half_built_engine_is_not_kept_alive_by_its_error(desk: Desk) -> None:
 
     kept: list[weakref.ref[Weights]] = []
 
-    def build(progress: object) -> ScriptedEngine:
+    def allocate() -> None:
         weights = Weights()
         kept.append(weakref.ref(weights))
-        try:
-            raise RuntimeError("out of memory")
-        except RuntimeError:
-            raise ModelError("it does not fit") from None
+        raise RuntimeError("out of memory")
 
-    reply = desk.worker.load(build, lambda stage: None)
+    def build(progress: object) -> ScriptedEngine:
+        try:
+            allocate()
+        except RuntimeError:
+            raise ModelError("it does not fit") from None  # which keeps the other one behind it all the same
+
+    reply = desk.worker.load(prepared(build), lambda stage: None)
     with pytest.raises(ModelError) as caught:
         reply.wait(WAIT)
     gc.collect()
@@ -137,7 +145,7 @@ def test_a_load_is_refused_while_requests_run_and_they_go_on(desk: Desk) -> None
     engine = desk.load(LONG, sleep=gate.sleep)
     handle = desk.submit()
     gate.wait()
-    reply = desk.worker.load(lambda progress: ScriptedEngine(), lambda stage: None)
+    reply = desk.worker.load(prepared(lambda progress: ScriptedEngine()), lambda stage: None)
     gate.open()
     with pytest.raises(EngineBusy, match="1 requests still run; type %infer stop"):
         reply.wait(WAIT)
@@ -181,13 +189,15 @@ def test_a_cancelled_request_keeps_what_it_had_and_the_next_one_sees_only_its_ow
 def test_an_abort_reaches_the_engine_before_its_next_step(desk: Desk) -> None:
     gate = Gate()
     engine = desk.load(LONG, sleep=gate.sleep)
-    handle = desk.submit()
-    gate.wait()
-    handle.cancel()
+    handles = [desk.submit() for _ in range(3)]
+    gate.let(1)  # all three are in now
+    for handle in handles:
+        handle.cancel()
     calls = len(engine.calls)  # the step at the gate is among them
     gate.open()
-    handle.record(WAIT)
-    assert engine.calls[calls] == ("abort", (handle.request_id,))
+    for handle in handles:
+        handle.record(WAIT)
+    assert engine.calls[calls : calls + 3] == [("abort", (handle.request_id,)) for handle in handles]
 
 
 def test_with_two_steps_in_flight_an_abort_leaves_at_most_one_to_run_out(desk: Desk) -> None:
@@ -242,24 +252,6 @@ def test_a_request_that_the_engine_refuses_fails_alone(desk: Desk) -> None:
     with pytest.raises(PromptError, match="not this one"):
         second.record(WAIT)
     assert first.record(WAIT).output_tokens == third.record(WAIT).output_tokens == 2
-
-
-def test_a_reason_that_the_engine_gives_ends_the_request_in_one_line(desk: Desk) -> None:
-    engine = desk.load(LONG)
-    step = engine.step
-
-    def refusing() -> StepResult:
-        return (
-            StepResult(errors={"r1": "its grammar cannot be compiled"})
-            if ("abort", ("r1",)) not in engine.calls
-            else step()
-        )
-
-    engine.step = refusing  # type: ignore[method-assign]
-    handle = desk.submit()
-    with pytest.raises(PromptError, match="this request cannot run: its grammar cannot be compiled"):
-        handle.record(WAIT)
-    assert desk.submit(max_tokens=1).record(WAIT).output_tokens == 1
 
 
 def test_text_that_an_async_scheduler_has_not_given_yet_is_waited_for(desk: Desk) -> None:
@@ -339,9 +331,7 @@ def test_an_engine_that_breaks_tells_everybody_and_the_next_load_works(desk: Des
         assert len(submission.sink.events_after(0)) == 3
     assert desk.worker.engine is None
     assert desk.engines[0].closed
-    assert isinstance(desk.worker.failure, RuntimeError)
     desk.load()
-    assert desk.worker.failure is None
     assert desk.submit().record(WAIT).finish_reason == "stop"
 
 
@@ -362,7 +352,7 @@ def test_a_broken_engine_is_not_kept_alive_by_its_error(desk: Desk) -> None:
     with pytest.raises(EngineFailed) as caught:
         handle.record(WAIT)
     gc.collect()
-    assert caught.value.__cause__ is desk.worker.failure
+    assert caught.value.__cause__.__traceback__ is not None  # the lines are there to read, without what they held
     assert kept[0]() is None
 
 

@@ -82,6 +82,9 @@ def test_a_hundred_thousand_words_are_refused_with_both_numbers(session: Session
         (None, {"scheduler_cls": "x"}, ConfigError, "observes the scheduler"),
         (None, {"max_model_len": 10**8}, ConfigError, "max_model_len"),
         (None, {"block_size": "many"}, ConfigError, "block_size"),
+        (None, {"kv_cache_memory_bytes": "256MB"}, ConfigError, "kv_cache_memory_bytes"),
+        (None, {"max_num_batched_tokens": "many"}, ConfigError, "many"),
+        (None, {"gpu_memory_utilization": 3}, ConfigError, "gpu_memory_utilization"),
     ],
 )
 def test_a_load_that_fails_is_one_line_and_the_next_request_works(

@@ -18,7 +18,7 @@ from jupyter_infer.display import CellView, TerminalView
 from jupyter_infer.engine.quiet import LOGS
 from jupyter_infer.engine.scripted import Script
 from jupyter_infer.errors import ConfigError, EngineFailed, ModelError, PromptError
-from jupyter_infer.magics import InferMagics
+from jupyter_infer.magics import InferMagics, register
 from jupyter_infer.magics.infer import Interrupted
 from jupyter_infer.records import LoadStage
 from jupyter_infer.result import Result
@@ -333,6 +333,7 @@ def test_help_is_there(shell: Any, capsys: pytest.CaptureFixture[str], line: str
 def test_loading_the_extension_twice_does_no_harm(shell: Any) -> None:
     shell.run_line_magic("load_ext", "jupyter_infer")
     shell.run_line_magic("reload_ext", "jupyter_infer")
+    register(shell)
     assert prompt_of(shell, "%%infer\n>>> x") == ">>> x"
     ours = [
         transform
@@ -463,3 +464,10 @@ def test_an_interrupt_while_it_loads_gives_the_prompt_back(
     assert ask(shell, "%%infer\nHi").text == "Hello, world."
     assert len(session.engines) == 1  # the load went on, and was used
     assert len(session.history) == 1
+
+
+def test_naming_the_model_that_is_loaded_keeps_it_and_its_settings(shell: Any, session: Session) -> None:
+    session.load("scripted", max_model_len=2048)
+    shell.run_cell("%%infer -m scripted\nHi")
+    assert session._loaded == ("scripted", {"max_model_len": 2048})
+    assert len(session.engines) == 1  # type: ignore[attr-defined]
