@@ -125,9 +125,14 @@ class TerminalView:
 
     def __init__(self, stream: TextIO | None = None, progress: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
-        self._progress = progress or sys.stderr
+        self._progress_stream = progress
         self._written = 0
         self._stage: str | None = None
+
+    @property
+    def _progress(self) -> TextIO:
+        """Where progress goes now: while an engine loads, descriptor 2 is its log, and `sys.stderr` goes round it."""
+        return self._progress_stream or sys.stderr
 
     def progress(self, stage: LoadStage) -> None:
         """Show each stage once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -111,6 +112,7 @@ def plain_shell(own_home: Path) -> Iterator[Any]:
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}), colors="nocolor")
     yield shell
     shell.user_ns.clear()
+    atexit.unregister(shell.atexit_operations)  # it collects garbage, once for each shell of the run
     InteractiveShell.clear_instance()
     sys.modules["__main__"], sys.excepthook, sys.displayhook, sys.stdout, sys.stderr = kept
 

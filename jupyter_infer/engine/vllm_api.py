@@ -50,7 +50,8 @@ def import_vllm() -> Vllm:
     except ModuleNotFoundError as error:
         if error.name == "vllm":
             extra = "gpu" if hardware.gpu() else "cpu"
-            raise EngineNotInstalled(f'vLLM is not installed; type: pip install "jupyter-infer[{extra}]"') from None
+            line = f'vLLM is not installed; type: pip install "jupyter-infer[{extra}]" (jupyter infer doctor says more)'
+            raise EngineNotInstalled(line) from None
         raise EngineNotInstalled(f"vLLM cannot be imported: {error}; type: jupyter infer doctor") from error
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
         if "torchvision" in str(error):

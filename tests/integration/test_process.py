@@ -127,6 +127,7 @@ def test_the_demo_prints_one_json_object_with_all_figures() -> None:
         timeout=400,
         check=True,
     )
+    assert "loading · weights" in done.stderr  # seen while the engine's own output goes to its log
     found = json.loads(done.stdout)
     names = (
         "text model prompt_tokens cached_tokens output_tokens queued_s prefill_s decode_s ttft_s tpot_s e2e_s wall_s "
