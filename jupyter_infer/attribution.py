@@ -32,27 +32,7 @@ def fit(steps: Sequence[StepRecord]) -> Fit:
 
     No coefficient is negative: a term that would be is left out and the rest fitted again.
     """
-    worked = [step for step in steps if step.work]
-    tokens = np.array([step.tokens for step in worked], dtype=float)
-    if len(worked) < MIN_STEPS or len(np.unique(tokens)) < MIN_DISTINCT:
-        return Fit(len(worked), None, None, None, None)
-    kv = np.array([sum(work.kv_tokens for work in step.work) for step in worked], dtype=float)
-    time = np.array([step.duration_ns for step in worked], dtype=float)
-    columns = [np.ones_like(tokens), tokens]
-    if np.subtract(*np.percentile(kv, (90, 10))) >= KV_SPREAD:
-        columns.append(kv)
-    kept = list(range(len(columns)))
-    while True:
-        matrix = np.stack([columns[i] for i in kept], axis=1)
-        solved = _huber(matrix, time)
-        if len(kept) == 1 or solved.min() >= 0:
-            break
-        kept.pop(int(solved.argmin()))
-    coefficients = [0.0, 0.0, 0.0]
-    for i, value in zip(kept, solved, strict=True):
-        coefficients[i] = max(float(value), 0.0)
-    residual = float(np.median(np.abs(time - matrix @ solved)))
-    return Fit(len(worked), coefficients[0], coefficients[1], coefficients[2] if len(columns) == 3 else None, residual)
+    return _solve([_measured(step) for step in steps if step.work])
 
 
 def split(step: StepRecord, by: Fit) -> tuple[int, ...]:
@@ -95,7 +75,7 @@ class Attribution:
         self.unattributed_ns = 0
         self.fit = Fit(0, None, None, None, None)
         self._skip = warm_up
-        self._steps: deque[StepRecord] = deque(maxlen=window)
+        self._steps: deque[tuple[int, int, int]] = deque(maxlen=window)
         self._fitted = 0
         self._seen = 0
 
@@ -118,15 +98,44 @@ class Attribution:
         if step.work:
             self._seen += 1
             if self._seen > self._skip:
-                self._steps.append(step)
+                self._steps.append(_measured(step))
         return given
 
     def refit(self) -> Fit:
         """Fit anew if the steps grew by a tenth since the last fit, and return the coefficients in force."""
         if self._seen - self._fitted >= max(MIN_STEPS, min(len(self._steps), self._fitted) // 10):
-            self.fit = fit(tuple(self._steps))
+            self.fit = _solve(self._steps)
             self._fitted = self._seen
         return self.fit
+
+
+def _measured(step: StepRecord) -> tuple[int, int, int]:
+    """Return what a fit needs of a step: tokens, KV tokens, nanoseconds."""
+    return step.tokens, sum(work.kv_tokens for work in step.work), step.duration_ns
+
+
+def _solve(measured: Sequence[tuple[int, int, int]]) -> Fit:
+    table = np.array(measured, dtype=float).reshape(-1, 3)
+    tokens, kv, time = table[:, 0], table[:, 1], table[:, 2]
+    if len(measured) < MIN_STEPS or len(np.unique(tokens)) < MIN_DISTINCT:
+        return Fit(len(measured), None, None, None, None)
+    columns = [np.ones_like(tokens), tokens]
+    if np.subtract(*np.percentile(kv, (90, 10))) >= KV_SPREAD:
+        columns.append(kv)
+    kept = list(range(len(columns)))
+    while True:
+        matrix = np.stack([columns[i] for i in kept], axis=1)
+        solved = _huber(matrix, time)
+        if len(kept) == 1 or solved.min() >= 0:
+            break
+        kept.pop(int(solved.argmin()))
+    coefficients = [0.0, 0.0, 0.0]
+    for i, value in zip(kept, solved, strict=True):
+        coefficients[i] = max(float(value), 0.0)
+    residual = float(np.median(np.abs(time - matrix @ solved)))
+    return Fit(
+        len(measured), coefficients[0], coefficients[1], coefficients[2] if len(columns) == 3 else None, residual
+    )
 
 
 def _huber(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:

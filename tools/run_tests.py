@@ -15,16 +15,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 PYTEST = ("-m", "pytest", "--color=auto")
+PLAIN = (*PYTEST, "-p", "no:nbval")  # importing it takes seconds, and only notebooks need it
 # Part → the command lines that it is, each run by `python`, in the order of their cost.
 PARTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "ruff": (("-m", "ruff", "check"), ("-m", "ruff", "format", "--check")),
     "mypy": (("-m", "mypy"),),
-    "unit": ((*PYTEST, "-m", "not integration and not browser"),),
-    "integration": ((*PYTEST, "-m", "integration"),),
+    "unit": ((*PLAIN, "-m", "not integration and not browser"),),
+    "integration": ((*PLAIN, "-m", "integration"),),
     # The kernel is this environment's, and only cells that say so have their output compared: answers differ between
     # machines, errors do not.
     "notebooks": ((*PYTEST, "--nbval-lax", "--nbval-current-env", "notebooks"),),
-    "browser": ((*PYTEST, "-m", "browser"),),
+    "browser": ((*PLAIN, "-m", "browser"),),
 }
 NO_TESTS = 5  # pytest's exit status where it found nothing to run
 

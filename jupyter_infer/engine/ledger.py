@@ -101,6 +101,7 @@ class Ledger:
     def _enter(self, step: StepRecord) -> None:
         for request_id, share in self.attribution.add(step, set(self._open)).items():
             self._open[request_id].shared_ns += share
+        self.attribution.refit()  # now and then: a long first batch must not wait for its end to be split by a fit
         for request_id, index in step.preempted:
             if entry := self._open.get(request_id):
                 entry.preemptions += 1
