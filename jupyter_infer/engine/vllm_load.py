@@ -73,9 +73,13 @@ def prepare(model: str, settings: Mapping[str, Any], progress: Progress) -> Call
             told = detail
             progress(LoadStage("model", detail, time.monotonic_ns()))
 
-    if "vllm" in sys.modules:
-        _check_settings(import_vllm(), settings)
-    resolved = resolve(model, progress=fetching)
+    if "vllm" not in sys.modules:
+        resolved = resolve(model, progress=fetching)
+    else:
+        vllm = import_vllm()
+        _check_settings(vllm, settings)
+        resolved = resolve(model, progress=fetching)
+        _try_settings(vllm, resolved, settings)
     return lambda on_worker: _load(resolved, dict(settings), on_worker)
 
 
@@ -105,11 +109,29 @@ def _check_settings(vllm: Vllm, settings: Mapping[str, Any]) -> None:
     check_names(settings, known, OWNED_SETTINGS, "engine setting")
 
 
+def _try_settings(vllm: Vllm, model: ResolvedModel, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that vLLM does not take, while the engine before is still there."""
+    refused: BaseException | None = None
+    with quiet({**kernel_env(), **LOAD_ENVIRON}):
+        try:
+            _configure(vllm, model, {"max_model_len": -1, **settings})
+        except Exception as error:
+            refused = _one_line(error, model)
+    if refused is not None:
+        raise refused
+
+
+def _configure(vllm: Vllm, model: ResolvedModel, settings: Mapping[str, Any]) -> Any:
+    from vllm.usage.usage_lib import UsageContext
+
+    arguments = vllm.EngineArgs(model=str(model.path), served_model_name=model.name, **settings)
+    return arguments.create_engine_config(UsageContext.LLM_CLASS)
+
+
 def _build(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Callable[[str], None]) -> Any:
     from vllm.usage.usage_lib import UsageContext
 
-    arguments = vllm.EngineArgs(model=str(model.path), served_model_name=model.name, **plan.settings)
-    config = arguments.create_engine_config(UsageContext.LLM_CLASS)
+    config = _configure(vllm, model, plan.settings)
     # Over the class that vLLM chose for this configuration; given as a setting it would switch the overlap off.
     config.scheduler_config.scheduler_cls = tracing(config.scheduler_config.get_scheduler_cls())
     engine = vllm.LLMEngine(
