@@ -5,9 +5,9 @@ The tests share one notebook and run in the order of its cells, because each fir
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
-import nbformat
 import pytest
 
 from tests.browser.conftest import Lab, Notebook
@@ -77,17 +77,14 @@ def test_a_typing_error_is_one_line(notebook: Notebook) -> None:
     assert "\n" not in text
 
 
-def test_a_reopened_notebook_shows_everything_without_a_kernel(
+def test_a_reopened_notebook_shows_everything_though_nothing_was_run(
     notebook: Notebook, open_notebook: Callable[..., Notebook], lab: Lab
 ) -> None:
     notebook.run(5)
     notebook.finished(5)
     notebook.save()
-    saved = nbformat.read(lab.root / "cell.ipynb", as_version=4)
-    saved.metadata.kernelspec = {"name": "no-such-kernel", "display_name": "none", "language": "python"}
-    nbformat.write(saved, lab.root / "reopened.ipynb")
+    shutil.copy(lab.root / "cell.ipynb", lab.root / "reopened.ipynb")  # as a colleague gets it: nothing was run here
     again = open_notebook("reopened", theme="dark")
-    again.page.get_by_role("button", name="No Kernel", exact=True).click(timeout=60_000)
     # Plotly's renderer saves a picture with the notebook, and shows it until the mouse comes.
     chart = again.output(1).locator("img.plot-img")
     chart.wait_for(timeout=60_000)
