@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +37,9 @@ OWNED_SETTINGS = {
     "stream_interval": "every token is timed, so every token is an event",
 }
 """Engine settings that are ours, each with the reason."""
+
+NUMBER = re.compile(r"(<class ')?(int|float)('>)?( \| None)?")
+"""How the type of an `EngineArgs` field that is a number is written."""
 
 LOAD_ENVIRON = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core in this process
@@ -105,8 +109,11 @@ def _load(model: ResolvedModel, settings: Mapping[str, Any], progress: Progress)
 
 
 def _check_settings(vllm: Vllm, settings: Mapping[str, Any]) -> None:
-    known = {field.name for field in dataclasses.fields(vllm.EngineArgs)}
+    known = {field.name: str(field.type) for field in dataclasses.fields(vllm.EngineArgs)}
     check_names(settings, known, OWNED_SETTINGS, "engine setting")
+    for name, value in settings.items():
+        if isinstance(value, str) and NUMBER.fullmatch(known[name]):  # vLLM would compare it with a number
+            raise ConfigError(f"engine setting {name!r} takes a number, not {value!r}")
 
 
 def _try_settings(vllm: Vllm, model: ResolvedModel, settings: Mapping[str, Any]) -> None:
