@@ -87,29 +87,19 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 def _demo_json(session: Any, result: Any, wall_ns: int, info: Any) -> dict[str, Any]:
     """Return the demo's figures; a time that was not measured is null."""
-    times, record, status = result.phases, result.record, session.status()
+    from jupyter_infer.result import figures
 
-    def seconds(duration_ns: float | None) -> float | None:
-        return None if duration_ns is None else duration_ns / 1e9
-
+    found, status = figures(result), session.status()
+    tokens = ("text", "model", "prompt_tokens", "cached_tokens", "output_tokens")
+    times = ("queued_s", "prefill_s", "decode_s", "ttft_s", "tpot_s", "e2e_s")
     return {
-        "text": result.text,
-        "model": record.model,
-        "prompt_tokens": record.prompt_tokens,
-        "cached_tokens": record.cached_tokens,
-        "output_tokens": record.output_tokens,
-        "queued_s": seconds(times.queued_ns),
-        "prefill_s": seconds(times.prefill_ns),
-        "decode_s": seconds(times.decode_ns),
-        "ttft_s": seconds(times.ttft_ns),
-        "tpot_s": seconds(times.tpot_ns),
-        "e2e_s": seconds(times.e2e_ns),
-        "wall_s": seconds(wall_ns),
-        "load_s": seconds(info.load_ns),
-        "shared_s": seconds(record.shared_ns),
-        "cost_usd": result.cost.shared_usd,
+        **{name: found[name] for name in (*tokens, *times)},
+        "wall_s": wall_ns / 1e9,
+        "load_s": None if info.load_ns is None else info.load_ns / 1e9,
+        "shared_s": found["shared_s"],
+        "cost_usd": found["shared_usd"],
         "price": str(result.price),
-        "finish_reason": record.finish_reason,
+        "finish_reason": found["finish_reason"],
         "rss_bytes": status.rss_bytes,
         "kv_blocks_total": info.kv_blocks_total,
         "kv_blocks_free": status.kv_blocks_free,

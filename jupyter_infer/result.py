@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-__all__ = ["KINDS", "Refused", "Result", "Results", "Usage"]
+__all__ = ["KINDS", "Refused", "Result", "Results", "Usage", "figures"]
 
 KINDS = ("phases",)
 """The kinds of chart that `figure` draws."""
@@ -244,33 +244,34 @@ def _bundle(results: Sequence[Result], status: str) -> dict[str, Any]:
 def _frame(results: Sequence[Result]) -> pd.DataFrame:
     import pandas as pd
 
-    def seconds(value: float | None) -> float | None:
-        return None if value is None else value / 1e9
+    return pd.DataFrame([figures(result) for result in results])
 
-    rows = []
-    for result in results:
-        record, times, money = result.record, result.phases, result.cost
-        rows.append(
-            {
-                "request_id": record.request_id,
-                "model": record.model,
-                "text": result.text,
-                "prompt_tokens": record.prompt_tokens,
-                "cached_tokens": record.cached_tokens,
-                "output_tokens": record.output_tokens,
-                "queued_s": seconds(times.queued_ns),
-                "prefill_s": seconds(times.prefill_ns),
-                "decode_s": seconds(times.decode_ns),
-                "stalled_s": seconds(times.stalled_ns),
-                "ttft_s": seconds(times.ttft_ns),
-                "tpot_s": seconds(times.tpot_ns),
-                "e2e_s": seconds(times.e2e_ns),
-                "decode_tps": times.decode_tps,
-                "prefill_tps": times.prefill_tps,
-                "shared_s": seconds(record.shared_ns),
-                "wall_usd": money.wall_usd,
-                "shared_usd": money.shared_usd,
-                "finish_reason": record.finish_reason,
-            }
-        )
-    return pd.DataFrame(rows)
+
+def figures(result: Result) -> dict[str, Any]:
+    """Return the figures of a request by name: seconds (`*_s`), tokens a second (`*_tps`), dollars (`*_usd`)."""
+
+    def seconds(duration_ns: float | None) -> float | None:
+        return None if duration_ns is None else duration_ns / 1e9
+
+    record, times, money = result.record, result.phases, result.cost
+    return {
+        "request_id": record.request_id,
+        "model": record.model,
+        "text": result.text,
+        "prompt_tokens": record.prompt_tokens,
+        "cached_tokens": record.cached_tokens,
+        "output_tokens": record.output_tokens,
+        "queued_s": seconds(times.queued_ns),
+        "prefill_s": seconds(times.prefill_ns),
+        "decode_s": seconds(times.decode_ns),
+        "stalled_s": seconds(times.stalled_ns),
+        "ttft_s": seconds(times.ttft_ns),
+        "tpot_s": seconds(times.tpot_ns),
+        "e2e_s": seconds(times.e2e_ns),
+        "decode_tps": times.decode_tps,
+        "prefill_tps": times.prefill_tps,
+        "shared_s": seconds(record.shared_ns),
+        "wall_usd": money.wall_usd,
+        "shared_usd": money.shared_usd,
+        "finish_reason": record.finish_reason,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,9 @@ from jupyter_infer.session import Session
 settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)  # no test asserts a duration
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell without job control
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_CACHE = cache_dir()  # as it is before a test isolates itself
 
