@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from jupyter_infer.errors import ConfigError, InferError, nearest
 from jupyter_infer.metrics import Phases, phases, throughput, wall_ns
 from jupyter_infer.numbers import format_count, format_ns, format_rate
-from jupyter_infer.pricing import Cost, MachinePrice, cost
+from jupyter_infer.pricing import Cost, MachinePrice, cost, format_usd
 from jupyter_infer.records import RequestRecord, to_json
 
 if TYPE_CHECKING:
@@ -180,8 +180,6 @@ class Results(Sequence[Result | Refused]):
         total = (
             None if not shared or any(usd is None for usd in shared) else sum(usd for usd in shared if usd is not None)
         )
-        from jupyter_infer.pricing import format_usd
-
         parts = [
             f"✓ {len(records)} requests",
             f"{format_count(sum(r.prompt_tokens for r in records))} in → "

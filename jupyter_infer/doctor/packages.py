@@ -50,9 +50,7 @@ def vllm() -> Iterator[Finding]:
     found = _vllms()
     text = ", ".join(f"{name} {version}" for name, version in found.items())
     if not found and platform.system() != "Linux":
-        yield Finding(
-            "vLLM", "warn", f"there is none for {platform.system()}: recorded runs can be replayed, models not"
-        )
+        yield Finding("vLLM", "warn", f"there is none for {platform.system()}: models run on Linux, or in a container")
     elif not found:
         yield Finding(
             "vLLM", "fail", "not installed", pip(f'install "jupyter-infer[{"gpu" if has_gpu else "cpu"}]"{index}')

@@ -1,4 +1,4 @@
-"""An engine that plays a script instead of a model: for unit tests, and to replay a run where no model can run.
+"""An engine that plays a script instead of a model, for unit tests.
 
 It schedules like vLLM's scheduler – chunked prefill under a token budget, decode first, KV blocks on demand, a place
 only for a request that fits as a whole, preemption of the latest request – and reports through the same `StepTracer`,
