@@ -63,7 +63,10 @@ class NotEnoughMemory(InferError, MemoryError):
     """Weights and KV pool do not fit into the memory that this process may use."""
 
 
-def nearest(word: str, known: Iterable[str], *, count: int = 3) -> str:
-    """Return ``"; did you mean 'a', 'b'?"`` for the known names close to `word`, or ``""`` when none is."""
-    close = difflib.get_close_matches(word, list(known), n=count, cutoff=0.6)
+def nearest(word: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.6) -> str:
+    """Return ``"; did you mean 'a', 'b'?"`` for the known names close to `word`, or ``""`` when none is.
+
+    `cutoff` is how close, from 0 to 1, as `difflib.get_close_matches` has it.
+    """
+    close = difflib.get_close_matches(word, list(known), n=count, cutoff=cutoff)
     return f"; did you mean {', '.join(repr(name) for name in close)}?" if close else ""

@@ -120,6 +120,10 @@ class RequestHandle:
                 return
         self._tell(listener)
 
+    def __repr__(self) -> str:
+        state = "done" if self.done else "running"
+        return f"RequestHandle({self.request_id}, {state}; .result() waits, .cancel() stops)"
+
     # The worker's side (`jupyter_infer.engine.worker.Sink`).
 
     def event(self, event: TokenEvent) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from jupyter_infer.errors import ConfigError, InferError, nearest
 from jupyter_infer.metrics import Phases, phases, throughput, wall_ns
 from jupyter_infer.numbers import format_count, format_ns, format_rate
 from jupyter_infer.pricing import Cost, MachinePrice, cost, format_usd
-from jupyter_infer.records import RequestRecord, to_json
+from jupyter_infer.records import RequestRecord, StepRecord, to_json
 
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-__all__ = ["KINDS", "Refused", "Result", "Results", "Usage", "figures"]
+__all__ = ["KINDS", "Display", "Refused", "Result", "Results", "Usage", "figures"]
+
+Display = Literal["chart", "status"]
+"""What a result shows as the value of a cell: status line and chart, or the line alone."""
+
+_Shown = TypeVar("_Shown", "Result", "Results")
 
 KINDS = ("phases",)
 """The kinds of chart that `figure` draws."""
@@ -42,12 +48,24 @@ class Result:
         The machine price that `cost` uses.
     first_shown_ns
         When its first text was on a screen, or None if no display said so.
+    engine_steps
+        The steps of the engine that are remembered, this request's among them.
     """
 
-    def __init__(self, record: RequestRecord, price: MachinePrice, *, first_shown_ns: int | None = None) -> None:
+    display: Display = "chart"
+
+    def __init__(
+        self,
+        record: RequestRecord,
+        price: MachinePrice,
+        *,
+        first_shown_ns: int | None = None,
+        engine_steps: Collection[StepRecord] = (),
+    ) -> None:
         self.record = record
         self.price = price
         self.first_shown_ns = first_shown_ns
+        self._engine_steps = engine_steps
 
     @property
     def text(self) -> str:
@@ -73,6 +91,13 @@ class Result:
     def cost(self) -> Cost:
         """What it cost at `price`, in dollars."""
         return cost(self.record, self.price)
+
+    @property
+    def steps(self) -> tuple[StepRecord, ...]:
+        """The scheduler's steps that computed tokens of it, oldest first, as far as they are remembered (the last
+        `jupyter_infer.engine.worker.STEPS_KEPT` of the engine).
+        """
+        return _steps_of({self.record.request_id}, self._engine_steps)
 
     @property
     def finish_reason(self) -> str:
@@ -117,11 +142,15 @@ class Result:
         """Return a frame with one row."""
         return _frame([self])
 
+    def shown_as(self, display: Display) -> Result:
+        """Return the same result that shows itself otherwise as the value of a cell."""
+        return _shown_as(self, display)
+
     def __repr__(self) -> str:
         return f"Result({self.status})"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return _bundle([self], self.status)
+        return _bundle(self, [self])
 
     def _truncation(self) -> str | None:
         """Return what cut the answer: the context is not `--max-tokens`."""
@@ -150,6 +179,8 @@ class Refused:
 class Results(Sequence[Result | Refused]):
     """The results of one batch, in the order of its prompts."""
 
+    display: Display = "chart"
+
     def __init__(self, items: Sequence[Result | Refused]) -> None:
         self._items = tuple(items)
 
@@ -170,6 +201,17 @@ class Results(Sequence[Result | Refused]):
     def done(self) -> list[Result]:
         """The prompts that ran."""
         return [item for item in self._items if isinstance(item, Result)]
+
+    @property
+    def texts(self) -> tuple[str | None, ...]:
+        """The answers (the first of several samples); None for a prompt that was refused."""
+        return tuple(item.text if isinstance(item, Result) else None for item in self._items)
+
+    @property
+    def steps(self) -> tuple[StepRecord, ...]:
+        """The scheduler's steps that computed tokens of the batch, as far as they are remembered."""
+        ids = {result.record.request_id for result in self.done}
+        return _steps_of(ids, self.done[0]._engine_steps) if self.done else ()
 
     @property
     def status(self) -> str:
@@ -205,11 +247,15 @@ class Results(Sequence[Result | Refused]):
         """Return the records as a JSON list."""
         return to_json([item.record for item in self.done])
 
+    def shown_as(self, display: Display) -> Results:
+        """Return the same results that show themselves otherwise as the value of a cell."""
+        return _shown_as(self, display)
+
     def __repr__(self) -> str:
         return f"Results({self.status})"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return _bundle(self.done, self.status)
+        return _bundle(self, self.done)
 
 
 def _mark(reasons: set[str]) -> str:
@@ -230,13 +276,26 @@ def _figure(kind: str, results: Sequence[Result], title: str) -> Figure:
     return phases_figure([r.record for r in results], results[0].price, title=title, first_shown_ns=shown)
 
 
-def _bundle(results: Sequence[Result], status: str) -> dict[str, Any]:
+def _shown_as(shown: _Shown, display: Display) -> _Shown:
+    if shown.display == display:
+        return shown
+    twin = copy.copy(shown)
+    twin.display = display
+    return twin
+
+
+def _bundle(shown: Result | Results, results: Sequence[Result]) -> dict[str, Any]:
+    if not results or shown.display != "chart":
+        return {"text/plain": shown.status}
     from jupyter_infer.charts import bundle, static_html
 
-    if not results:
-        return {"text/plain": status}
-    html = static_html([r.record for r in results], results[0].price, status=status)
-    return bundle(_figure("phases", results, status), html, status)
+    html = static_html([r.record for r in results], results[0].price, status=shown.status)
+    return bundle(_figure("phases", results, shown.status), html, shown.status)
+
+
+def _steps_of(request_ids: set[str], steps: Collection[StepRecord]) -> tuple[StepRecord, ...]:
+    # A copy first: the engine's thread adds steps meanwhile.
+    return tuple(step for step in tuple(steps) if any(work.request_id in request_ids for work in step.work))
 
 
 def _frame(results: Sequence[Result]) -> pd.DataFrame:

@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any, overload
 
 from jupyter_infer import hardware
+from jupyter_infer.batch import BatchHandle
 from jupyter_infer.config import field_name
-from jupyter_infer.engine.protocol import Engine, EngineRequest, Message, Progress
+from jupyter_infer.engine.protocol import STAGES, Engine, EngineRequest, Message, Progress
 from jupyter_infer.engine.worker import EngineWorker, Reply, Submission
-from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
+from jupyter_infer.errors import ConfigError, EngineBusy, InferError
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.models import default_model_here
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
@@ -168,6 +169,8 @@ class Session:
                 reply = self._worker.load(partial(self._prepare_load, wanted), stages.append)
                 self._loading = _Loading(wanted, reply, stages)
             loading = self._loading
+        if progress is not None:  # now, and not when the worker gets to it: its first imports keep others waiting
+            progress(LoadStage(STAGES[0], time_ns=time.monotonic_ns()))
         try:
             engine: Engine = loading.wait(progress)
         except Exception:
@@ -263,7 +266,7 @@ class Session:
         """
         if isinstance(prompt, str):
             return self.result(self.submit(prompt, **options))
-        return self.results(self.submit_batch(prompt, **options))
+        return self.result(self.submit_batch(prompt, **options))
 
     def chat(self, messages: Sequence[Message], **options: Any) -> Result:
         """Return the answer to a conversation. Options are those of `submit`."""
@@ -295,7 +298,7 @@ class Session:
             raise
         return self.result(handles[0])
 
-    def submit_batch(self, prompts: Sequence[Prompt], **options: Any) -> list[RequestHandle | Refused]:
+    def submit_batch(self, prompts: Sequence[Prompt], **options: Any) -> BatchHandle:
         """Queue prompts so that the engine sees all of them before its next step. Options are those of `submit`."""
         system, template = options.pop("system", None), options.pop("template", True)
         load_ns = self._ready(options.pop("progress", None))
@@ -308,32 +311,20 @@ class Session:
             except InferError as error:
                 handles.append(Refused(prompt, error))
         self._worker.submit(*submissions)
-        return handles
+        return BatchHandle(handles)
 
-    def result(self, handle: RequestHandle) -> Result:
-        """Wait for a request and return its result; an interrupt aborts it and goes on as an interrupt."""
+    @overload
+    def result(self, handle: RequestHandle) -> Result: ...
+    @overload
+    def result(self, handle: BatchHandle) -> Results: ...
+    def result(self, handle: RequestHandle | BatchHandle) -> Result | Results:
+        """Wait for a request or a batch and return what it gave; an interrupt aborts it and goes on as an interrupt."""
         try:
-            result: Result = handle.result()
+            result: Result | Results = handle.result()
             return result
         except BaseException:
             handle.cancel()
             raise
-
-    def results(self, handles: Sequence[RequestHandle | Refused]) -> Results:
-        """Wait for a batch; an interrupt aborts all of it."""
-        items: list[Result | Refused] = []
-        try:
-            for handle in handles:
-                try:
-                    items.append(handle if isinstance(handle, Refused) else handle.result())
-                except (PromptError, ConfigError) as error:  # the engine itself refused it
-                    items.append(Refused(handle.prompt, error))
-        except BaseException:
-            for handle in handles:
-                if isinstance(handle, RequestHandle):
-                    handle.cancel()
-            raise
-        return Results(items)
 
     # Looking back.
 
@@ -341,6 +332,11 @@ class Session:
     def steps(self) -> tuple[StepRecord, ...]:
         """The last steps of the engine, oldest first (see `jupyter_infer.engine.worker.STEPS_KEPT`)."""
         return tuple(self._worker.steps)
+
+    def tokens(self, text: str, *, progress: Progress | None = None) -> Sequence[tuple[int, str]]:
+        """Return the tokens of a text, without a template: id and the part of the text that it stands for."""
+        self._ready(progress)
+        return self._engine().tokens(text)
 
     def clear_cache(self) -> bool:
         """Forget cached prefixes; False if running requests hold some."""
@@ -365,6 +361,12 @@ class Session:
         self.load(progress=progress)
         return time.monotonic_ns() - begun
 
+    def _engine(self) -> Engine:
+        """Return the engine that was just loaded."""
+        if (engine := self._worker.engine) is None:
+            raise EngineBusy("the model was unloaded meanwhile; run it again")
+        return engine
+
     def _prepare_load(self, wanted: tuple[str, dict[str, Any]], progress: Progress) -> Callable[[Progress], Engine]:
         """Fetch and check on the worker's thread, where no interrupt can part an engine from the note of what it is."""
         build = (self._factory or _vllm_factory)(*wanted, progress)
@@ -381,9 +383,7 @@ class Session:
         self, prompt: Prompt, system: str | None, template: bool, sampling: Mapping[str, Any], load_ns: int | None
     ) -> Submission:
         arrival_ns, asked = time.monotonic_ns(), prompt
-        engine = self._worker.engine
-        if engine is None:
-            raise EngineBusy("the model was unloaded meanwhile; run it again")
+        engine = self._engine()
         label = prompt if isinstance(prompt, str) else str(prompt[-1].get("content", "")) if prompt else ""
         if system is not None:
             if not template:
@@ -412,7 +412,7 @@ class Session:
     def _keep(self, handle: RequestHandle, record: RequestRecord) -> Result:
         with self._keeping:
             if handle.kept is None:
-                handle.kept = Result(record, self.price)
+                handle.kept = Result(record, self.price, engine_steps=self._worker.steps)
                 self.history.append(handle.kept)
             result: Result = handle.kept
         result.first_shown_ns = handle.first_shown_ns

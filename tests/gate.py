@@ -42,3 +42,10 @@ class Gate:
         with self._changed:
             self._opened = True
             self._changed.notify_all()
+
+
+def wait_for_drawing() -> None:
+    """Wait for the threads that draw what comes later."""
+    for thread in threading.enumerate():
+        if thread.name == "jupyter-infer-display":
+            thread.join(WAIT)

@@ -20,8 +20,8 @@ LAYERS = (
     {"metrics", "attribution", "pricing", "hardware", "kernelspec"},
     {"models"},
     {"engine"},
-    {"charts"},
-    {"handle", "result", "session"},
+    {"charts", "markdown"},
+    {"handle", "result", "batch", "session", "warm"},
     {"display"},
     {"widgets"},
     {"magics"},
@@ -35,7 +35,8 @@ PLACES = {
     "vllm": ("engine/vllm", "engine/trace.py"),
     "plotly": ("charts/",),
     "anywidget": ("widgets/",),
-    "IPython": ("display.py", "widgets/", "magics/"),
+    "markdown_it": ("markdown.py",),
+    "IPython": ("display/", "widgets/", "magics/"),
 }
 # Charts and displays see records and events, never an engine.
 BLIND = {"charts": {"engine", "models"}, "display": {"engine", "models"}}
@@ -103,7 +104,7 @@ def test_every_module_is_in_a_layer() -> None:
         ("try:\n    import vllm.envs\nexcept ImportError: pass", "session.py", "engine/vllm"),
         ("import plotly.graph_objects as go", "result.py", "charts/"),
         ("from anywidget import AnyWidget", "magics/infer.py", "widgets/"),
-        ("from IPython.display import display", "session.py", "display.py"),
+        ("from IPython.display import display", "session.py", "display/"),
         ("from jupyter_infer.helpers import x", "session.py", "in no layer"),
         ("from jupyter_infer.engine.worker import EngineWorker", "charts/phases.py", "not to see"),
         ("if TYPE_CHECKING:\n    pass\nelse:\n    import vllm", "session.py", "engine/vllm"),

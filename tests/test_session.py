@@ -282,7 +282,7 @@ def test_stop_ends_everything_and_counts_it(gated: tuple[Session, Gate]) -> None
         handed_in(session)
         gate.open()
         assert stopped.result(WAIT) == 2
-    results = session.results(handles)
+    results = session.result(handles)
     assert {result.finish_reason for result in results} == {"abort"}
     assert session.generate("next", max_tokens=2).text == "next:0 next:1 "
 
@@ -323,7 +323,7 @@ def test_an_interrupt_of_a_batch_aborts_all_of_it(gated: tuple[Session, Gate], m
 
     monkeypatch.setattr(RequestHandle, "record", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        session.results(handles)
+        session.result(handles)
     monkeypatch.setattr(RequestHandle, "record", record)
     gate.open()
     assert {handle.record(WAIT).finish_reason for handle in handles} == {"abort"}
@@ -335,7 +335,7 @@ def test_an_interrupt_of_a_batch_aborts_all_of_it(gated: tuple[Session, Gate], m
 def test_a_load_is_done_once(session: Session) -> None:
     stages: list[str] = []
     info = session.load(progress=lambda stage: stages.append(stage.stage))
-    assert stages == ["ready"]
+    assert stages == ["model", "ready"]
     assert session.load() is not None
     assert session.load("scripted") == info
     assert len(session.engines) == 1
@@ -353,7 +353,7 @@ def test_stages_are_told_on_the_callers_thread(scripted_session: Make) -> None:
     session._factory = lambda *wanted: slow
     told: list[tuple[str, threading.Thread]] = []
     session.load(progress=lambda stage: told.append((stage.stage, threading.current_thread())))
-    assert [stage for stage, _ in told] == ["import", "config", "weights", "ready"]
+    assert [stage for stage, _ in told] == ["model", "import", "config", "weights", "ready"]
     assert {thread for _, thread in told} == {threading.current_thread()}
 
 
@@ -778,3 +778,32 @@ def test_steps_are_those_of_the_engine_that_is_loaded(session: Session) -> None:
     session.load("other")
     session.generate("Hi", max_tokens=1)
     assert [step.index for step in session.steps] == [0]
+
+
+# Steps and tokens.
+
+
+def test_a_result_has_the_steps_that_computed_it(session: Session) -> None:
+    one, two = session.generate("one"), session.generate("two words")
+    assert [sum(work.output_tokens for work in step.work) for step in one.steps] == [1, 1, 1, 1]
+    assert [work.prefill_tokens for step in two.steps for work in step.work] == [2, 0, 0, 0]
+    assert set(one.steps + two.steps) == set(session.steps)
+
+
+def test_the_steps_of_a_batch_are_those_of_all_its_requests(session: Session) -> None:
+    before = session.generate("before")
+    batch = session.generate(["one", "two"])
+    assert {work.request_id for step in batch.steps for work in step.work} == {"r2", "r3"}
+    assert not set(batch.steps) & set(before.steps)
+
+
+def test_steps_outlive_the_engine_that_ran_them(session: Session) -> None:
+    result = session.generate("one")
+    session.load("other")
+    assert session.steps == ()
+    assert len(result.steps) == 4
+
+
+def test_tokens_of_a_text(session: Session) -> None:
+    assert [piece for _, piece in session.tokens("one two")] == ["one", "two"]
+    assert session.info is not None  # it was loaded for that

@@ -61,7 +61,7 @@ class StepResult:
 
 
 class Engine(Protocol):
-    """An engine. `render` and `admit` may be called from any thread; everything else from the worker's thread only."""
+    """An engine. `render`, `tokens` and `admit` may be called from any thread, the rest from the worker's only."""
 
     @property
     def info(self) -> EngineInfo:
@@ -75,6 +75,9 @@ class Engine(Protocol):
         PromptError
             If there is nothing to run, or the model has no chat template and one is needed.
         """
+
+    def tokens(self, text: str) -> Sequence[tuple[int, str]]:
+        """Return the tokens of a text, without a template: id and the part of the text that it stands for."""
 
     def admit(self, prompt: Rendered, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the full sampling values of a request that can run: the model's defaults and what was asked.

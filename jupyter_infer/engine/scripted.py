@@ -24,7 +24,10 @@ from jupyter_infer.records import EngineInfo
 
 __all__ = ["SAMPLING", "Script", "ScriptedEngine", "VirtualClock"]
 
-SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop", "ignore_eos")
+SAMPLING = (
+    *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop", "ignore_eos"),
+    "skip_reading_prefix_cache",
+)
 """Sampling values that a script takes; it heeds `max_tokens` and `n`."""
 
 
@@ -150,6 +153,10 @@ class ScriptedEngine:
             raise PromptError("the prompt is empty; write the question below the %%infer line")
         text = "\n".join(str(message["content"]) for message in messages)
         return Rendered(text, tuple(_token_id(word) for word in text.split()))
+
+    def tokens(self, text: str) -> list[tuple[int, str]]:
+        """Return the words of a text."""
+        return [(_token_id(word), word) for word in text.split()]
 
     def admit(self, prompt: Rendered, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the sampling values; refuses names that it does not know, and what does not fit into the context."""

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import random
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -93,6 +94,21 @@ class VllmEngine:
             except Exception as error:  # templates are programs, and raise what they like
                 raise PromptError(f"the chat template refused these messages: {first_line(error)}") from None
             return Rendered(text, tuple(self._tokenizer.encode(text, add_special_tokens=False, verbose=False)))
+
+    def tokens(self, text: str) -> list[tuple[int, str]]:
+        """Return the tokens of a text: id and the part of the text that it stands for."""
+        with self._tokenizing:
+            found = self._tokenizer(text, return_offsets_mapping=self._tokenizer.is_fast, verbose=False)
+            names = self._tokenizer.convert_ids_to_tokens(found["input_ids"])
+        spans = [tuple(span) for span in found.get("offset_mapping") or [(0, 0)] * len(names)]
+        parts, seen, pieces = Counter(spans), Counter[tuple[int, ...]](), []
+        for token, name, span in zip(found["input_ids"], names, spans, strict=True):
+            piece = text[span[0] : span[1]]
+            if piece and parts[span] > 1:  # bytes of one character
+                seen[span] += 1
+                piece += f" ({seen[span]} of {parts[span]})"
+            pieces.append((token, piece or name))  # a token of the model's own stands for no part of the text
+        return pieces
 
     def admit(self, prompt: Rendered, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the full sampling values of a request that can run: the model's defaults and what was asked."""

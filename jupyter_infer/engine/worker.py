@@ -257,7 +257,7 @@ class EngineWorker:
                 raise EngineBusy(f"{len(self._sinks)} requests still run; type %infer stop, or wait, then load again")
             build_engine = message.prepare(message.progress)
             self._close()
-            self.steps.clear()  # a step's index means something within one engine
+            self.steps = deque(maxlen=STEPS_KEPT)  # a step's index means something within one engine
             engine = build_engine(message.progress)
             self._ledger, self._engine = Ledger(engine.info.model), engine
             self._publish()

@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["keep_bodies", "leave_bodies"]
 
-_HEAD = re.compile(r"%%infer(?=\s)(?!\s*\?)")
+_HEAD = re.compile(r"%%infer(?=[\s;]|$)(?!\s*\?)")
 
 
 def _keep(lines: list[str]) -> list[str]:
@@ -21,7 +21,8 @@ def _keep(lines: list[str]) -> list[str]:
     if not lines or not _HEAD.match(lines[first]):
         return lines
     options = lines[first].removeprefix("%%infer").rstrip().removeprefix(" ")
-    return [f"get_ipython().run_cell_magic('infer', {options!r}, {''.join(lines[first + 1 :])!r})\n"]
+    body = "".join(lines[first + 1 :]) or "\n"  # IPython refuses an empty one, and the prompts can be a variable
+    return [f"get_ipython().run_cell_magic('infer', {options!r}, {body!r})\n"]
 
 
 _keep.has_side_effects = True  # type: ignore[attr-defined]  # so that "is this cell complete?" still sees a magic

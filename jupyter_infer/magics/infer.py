@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
 from typing import Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from traitlets import Bool, Enum, Float, Int, Unicode
 
-from jupyter_infer.display import follow, view_for
-from jupyter_infer.engine.quiet import LOGS
-from jupyter_infer.errors import ConfigError, PromptError, nearest
+from jupyter_infer.batch import BatchHandle
+from jupyter_infer.display import View, follow, view_for, wait_for
+from jupyter_infer.engine.protocol import Message
+from jupyter_infer.errors import ConfigError
+from jupyter_infer.handle import RequestHandle
+from jupyter_infer.magics.ask import Ask, read_ask
 from jupyter_infer.magics.body import keep_bodies, leave_bodies
-from jupyter_infer.magics.help import help_text
-from jupyter_infer.magics.line import parse_line
-from jupyter_infer.magics.options import OPTIONS, sampling_of
-from jupyter_infer.numbers import format_count, format_ns
-from jupyter_infer.records import EngineInfo
-from jupyter_infer.result import Result
-from jupyter_infer.session import Session, Status, current_session
+from jupyter_infer.magics.chat import Chat
+from jupyter_infer.magics.commands import COMMANDS, run_command
+from jupyter_infer.magics.complete import complete_lines, leave_lines
+from jupyter_infer.magics.help import page
+from jupyter_infer.magics.options import FORMATS
+from jupyter_infer.result import Refused, Result, Results, figures
+from jupyter_infer.session import Session, current_session
 
 __all__ = ["InferMagics", "Interrupted", "register", "unregister"]
 
@@ -33,6 +37,19 @@ class Interrupted(KeyboardInterrupt):
 class InferMagics(Magics):
     """The two magics, on the session that cells, widgets and scripts share."""
 
+    model = Unicode(None, allow_none=True, help="--model of cells that name none").tag(config=True)
+    system = Unicode(None, allow_none=True, help="--system of cells that give none").tag(config=True)
+    temperature = Float(None, allow_none=True, help="--temperature of cells that give none").tag(config=True)
+    max_tokens = Int(None, allow_none=True, help="--max-tokens of cells that give none").tag(config=True)
+    top_p = Float(None, allow_none=True, help="--top-p of cells that give none").tag(config=True)
+    top_k = Int(None, allow_none=True, help="--top-k of cells that give none").tag(config=True)
+    seed = Int(None, allow_none=True, help="--seed of cells that give none").tag(config=True)
+    format = Enum(FORMATS, None, allow_none=True, help="--format of cells that give none").tag(config=True)
+    chart = Bool(True, help="False shows the status line alone, as --no-chart does").tag(config=True)
+    stream = Bool(True, help="False shows an answer when it is whole, as --no-stream does").tag(config=True)
+
+    _chat: Chat | None = None
+
     @property
     def session(self) -> Session:
         """The shared session."""
@@ -40,135 +57,136 @@ class InferMagics(Magics):
 
     @no_var_expand
     @line_cell_magic
-    def infer(self, line: str, cell: str | None = None) -> Any:
-        """Send the cell to the model: its text is the prompt, as typed. ``%infer help`` lists options and commands."""
-        return self._command(line) if cell is None else self._ask(line, cell)
+    def infer(self, line: str, cell: str | None = None) -> Any:  # noqa: D102 – it is the page below
+        return run_command(self, line) if cell is None else self._ask(line, cell)
 
-    def _ask(self, line: str, cell: str) -> Result | None:
-        parsed = parse_line(line, OPTIONS)
-        if parsed.words:
-            raise ConfigError(f"{parsed.words[0]!r} is no option; the prompt goes below the %%infer line")
-        prompt = cell.removesuffix("\n")
-        if not prompt.strip():
-            raise PromptError("the prompt is empty; write the question below the %%infer line")
-        sampling = sampling_of(parsed.options, _settable(parsed.others))
-        view = view_for(self.shell)
-        session = self.session
-        if (model := parsed.options.get("model")) is not None and model.lower() != session.model.lower():
-            session.load(model, progress=view.progress)
-        handle = session.submit(prompt, system=parsed.options.get("system"), progress=view.progress, **sampling)
+    infer.__doc__ = page(COMMANDS.values())
+
+    def forget_chat(self) -> None:
+        """Let ``--continue`` find nothing."""
+        self._chat = None
+
+    def _ask(self, line: str, cell: str) -> Result | Results | RequestHandle | BatchHandle | None:
+        ask = read_ask(line, cell, self._defaults(), self.shell.user_ns)
+        messages = self._conversation() if ask.continues else []
+        view = view_for(self.shell, "text" if ask.shown == "json" else ask.format, background=ask.background)
+        if ask.model is not None and ask.model.lower() != self.session.model.lower():
+            self.session.load(ask.model, progress=view.progress)
+        handle = self._submit(ask, messages, view)
+        if ask.background:
+            self._follow_later(ask, handle, view)
+            self._keep(ask, handle)
+            return handle
+        handles = handle if isinstance(handle, BatchHandle) else [handle]
         try:
-            follow([handle], view)
+            if ask.shown == "json":
+                wait_for(handles)
+            else:
+                follow(handles, view, stream=ask.stream)
         except KeyboardInterrupt:
-            view.later([handle], lambda: session.result(handle))
+            self._remember(ask, messages, handle)
+
+            def partly() -> Result | Results:
+                result = self.session.result(handle)
+                self._keep(ask, result)
+                return result.shown_as("chart" if ask.shown == "chart" else "status")  # a mark there must be
+
+            view.later(partly, "■ interrupted …", now=handle.done)
             raise Interrupted("the text so far is kept; %infer last shows its times") from None
-        return session.result(handle)
+        result = self.session.result(handle)
+        self._remember(ask, messages, handle)
+        if ask.shown == "json":
+            view.end([_json(result)])
+        if ask.hint:
+            view.note(f"hint: {ask.hint}")
+        self._keep(ask, result)
+        if ask.shown in ("chart", "status"):
+            return result.shown_as(ask.shown)
+        self.mute(result)
+        return None
 
-    def _command(self, line: str) -> Any:
-        name, rest = [*line.split(maxsplit=1), "", ""][:2]
-        commands: dict[str, Callable[[str], Any]] = {
-            "load": self._load,
-            "unload": self._unload,
-            "status": self._status,
-            "stop": self._stop,
-            "last": self._last,
-            "logs": self._logs,
-            "help": self._help,
-        }
-        if name not in commands:
-            if not name:
-                return self._help("")
-            raise ConfigError(f"unknown command {name!r}{nearest(name, commands)}; there is: {', '.join(commands)}")
-        return commands[name](rest.strip())
+    def _submit(self, ask: Ask, messages: list[Message], view: View) -> RequestHandle | BatchHandle:
+        options = {"template": ask.template, "progress": view.progress, **ask.sampling}
+        if ask.continues:
+            return self.session.submit([*messages, {"role": "user", "content": ask.prompts[0]}], **options)
+        if ask.batch:
+            return self.session.submit_batch(ask.prompts, system=ask.system, **options)
+        return self.session.submit(ask.prompts[0], system=ask.system, **options)
 
-    def _load(self, rest: str) -> None:
-        parsed = parse_line(rest, ())
-        if len(parsed.words) > 1:
-            raise ConfigError(f"one model at a time; got {', '.join(parsed.words)}")
-        settings, view = _settable(parsed.others), view_for(self.shell)
-        info = self.session.load(parsed.words[0] if parsed.words else None, progress=view.progress, **settings)
-        view.end([describe(info)])
+    def _follow_later(self, ask: Ask, handle: RequestHandle | BatchHandle, view: View) -> None:
+        """Let the text come to this cell while others run."""
 
-    def _unload(self, rest: str) -> None:
-        _no_more(rest, "unload")
-        self.session.unload()
-        print("unloaded")  # noqa: T201
+        def make() -> Result | Results:
+            follow(handle if isinstance(handle, BatchHandle) else [handle], view, stream=ask.stream)
+            result = self.session.result(handle)
+            return result.shown_as("status") if ask.shown == "status" else result
 
-    def _status(self, rest: str) -> None:
-        _no_more(rest, "status")
-        print(describe_status(self.session.status()))  # noqa: T201
+        if getattr(self.shell, "kernel", None) is not None:  # a terminal has one place, where the next prompt stands
+            view.update(["…"])  # here, because a display that another thread makes goes to the cell that runs then
+            view.later(make, None if ask.shown == "nothing" else "▷ in the background …", now=False)
+        if ask.hint:
+            view.note(f"hint: {ask.hint}")
 
-    def _stop(self, rest: str) -> None:
-        _no_more(rest, "stop")
-        print(f"stopped {self.session.stop()} requests" if self.session.info else "nothing runs")  # noqa: T201
+    def mute(self, value: Any) -> None:
+        """Keep a cell's value as ``_`` and ``Out[n]`` without showing it."""
+        self.shell.displayhook.update_user_ns(value)
 
-    def _last(self, rest: str) -> Result:
-        _no_more(rest, "last")
-        if not self.session.history:
-            raise ConfigError("nothing was asked yet; write a question in a %%infer cell")
-        return self.session.history[-1]
+    def _keep(self, ask: Ask, value: Any) -> None:
+        """Keep a cell's value under the name that the cell gives it."""
+        if ask.out is not None:
+            self.shell.user_ns[ask.out] = value
 
-    def _logs(self, rest: str) -> None:
-        _no_more(rest, "logs")
-        print("\n".join(LOGS) or "no logs yet: nothing was loaded")  # noqa: T201
+    def _conversation(self) -> list[Message]:
+        messages = self._chat.messages() if self._chat is not None else []
+        if not any(message["role"] == "assistant" for message in messages):
+            raise ConfigError("there is no conversation to continue; ask without --continue first")
+        return messages
 
-    def _help(self, rest: str) -> None:
-        print(help_text())  # noqa: T201
+    def _remember(self, ask: Ask, messages: list[Message], handle: RequestHandle | BatchHandle) -> None:
+        """Keep what ``--continue`` goes on with: one answer to one question."""
+        self._chat = None
+        if isinstance(handle, RequestHandle) and handle.samples == 1 and ask.template:
+            system: list[Message] = [{"role": "system", "content": ask.system}] if ask.system and not messages else []
+            self._chat = Chat((*system, *messages, {"role": "user", "content": ask.prompts[0]}), handle)
 
-
-def describe(info: EngineInfo) -> str:
-    """Return what was loaded, in a line or two."""
-    pool = f"{format_count(info.kv_blocks_total)} blocks × {info.block_size} tokens"
-    size = f" = {info.kv_bytes / 2**20:,.0f} MiB" if info.kv_bytes is not None else ""
-    lines = [
-        f"✓ {info.model} · {info.engine} on {info.device} · {info.dtype} · "
-        f"context {format_count(info.max_model_len)} · KV pool {pool}{size} · {info.threads or 'n/a'} threads · "
-        f"loaded in {format_ns(info.load_ns)}",
-        *info.notices,
-    ]
-    return "\n".join(lines)
-
-
-def describe_status(status: Status) -> str:
-    """Return the state of a session, one fact a line."""
-    lines = [f"state      {status.state}"]
-    if status.info is not None:
-        info = status.info
-        lines += [
-            f"model      {info.model} ({info.engine} on {info.device}, {info.dtype})",
-            f"context    {format_count(info.max_model_len)} tokens, at most {info.max_num_batched_tokens} a step",
-            f"requests   {status.open_requests} open, at most {info.max_num_seqs} at once",
-            f"KV pool    {format_count(status.kv_blocks_free)} of {format_count(info.kv_blocks_total)} blocks free",
-            f"busy       {format_ns(status.busy_ns)} since the load",
-        ]
-    lines.append(f"memory     {status.rss_bytes / 2**20:,.0f} MiB resident")
-    return "\n".join(lines)
+    def _defaults(self) -> dict[str, Any]:
+        """Return the options that are set by configuration."""
+        names = ("model", "system", "temperature", "max_tokens", "top_p", "top_k", "seed", "format")
+        defaults = {name: value for name in names if (value := getattr(self, name)) is not None}
+        switches = {"no_chart": not self.chart, "no_stream": not self.stream}
+        return defaults | {name: True for name, is_set in switches.items() if is_set}
 
 
 def register(shell: Any) -> None:
     """Register the magics; twice does no harm."""
+    _forget(shell)
     shell.register_magics(InferMagics(shell))
     keep_bodies(shell)
+    complete_lines(shell)
 
 
 def unregister(shell: Any) -> None:
     """Take the magics away and free the engine."""
+    _forget(shell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("infer", None)
     leave_bodies(shell)
+    leave_lines(shell)
     current_session().unload()
 
 
-def _settable(others: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options that the engine is to judge; refuses names that mean something else in the session's methods."""
-    if "model" in others:
-        raise ConfigError("the model stands first; type %infer load MODEL")
-    for name in ("self", "prompt", "progress"):
-        if name in others:
-            raise ConfigError(f"unknown option '--{name}'; %infer help lists them")
-    return others
+def _forget(shell: Any) -> None:
+    """Take earlier magics of ours off the list that ``%config`` shows."""
+    shell.configurables[:] = [found for found in shell.configurables if not isinstance(found, InferMagics)]
 
 
-def _no_more(rest: str, command: str) -> None:
-    if rest:
-        raise ConfigError(f"%infer {command} takes nothing more; got {rest!r}")
+def _json(result: Result | Results) -> str:
+    """Return the figures of a result as JSON; a batch is a list, a prompt that was refused has an error."""
+
+    def plain(item: Result | Refused) -> dict[str, Any]:
+        if isinstance(item, Refused):
+            return {"error": f"{type(item.error).__name__}: {item.error}"}
+        return {**figures(item), "texts": item.texts, "price": str(item.price)}
+
+    found = plain(result) if isinstance(result, Result) else [plain(item) for item in result]
+    return json.dumps(found, ensure_ascii=False)

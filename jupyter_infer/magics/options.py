@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from jupyter_infer.errors import ConfigError
 from jupyter_infer.magics.line import Option
 
-__all__ = ["OPTIONS", "sampling_of"]
+__all__ = ["FORMATS", "OPTIONS", "SAMPLING"]
+
+FORMATS = ("markdown", "text")
 
 OPTIONS = (
     Option(("-m", "--model"), "MODEL", "use this model; it is loaded if another one is"),
     Option(("-s", "--system"), "TEXT", "a system message before the prompt"),
-    Option(("-t", "--temperature"), "X", "0 always takes the likeliest token"),
-    Option(("--max-tokens",), "N", "output tokens at most (256)"),
-    Option(("--seed",), "N", "the same seed gives the same answer"),
+    Option(("-t", "--temperature"), "X", "0 always takes the likeliest token", float),
+    Option(("--max-tokens",), "N", "output tokens at most (256)", int),
+    Option(("--top-p",), "X", "draw from the likeliest tokens that together have this probability", float),
+    Option(("--top-k",), "N", "draw from the N likeliest tokens", int),
+    Option(("--seed",), "N", "the same seed gives the same answer", int),
+    Option(("--stop",), "TEXT", "end before this text; can be repeated", many=True),
+    Option(("--ignore-eos",), None, "go on to --max-tokens, even where the model would end"),
+    Option(("-n",), "N", "this many answers to the one prompt", int),
+    Option(("--sampling",), "KEY VALUE", "any other sampling value of vLLM: --sampling min_p 0.05"),
+    Option(("--no-template",), None, "a raw completion, without the model's chat template"),
+    Option(("-c", "--continue"), None, "carry on the conversation of the last cell"),
+    Option(("-i", "--interpolate"), None, "put values of variables in: {name}, {name.attribute}, {name[0]}"),
+    Option(
+        ("--split",),
+        "[SEP]",
+        "several prompts in the cell, run as one batch; between them a line SEP (---)",
+        default="---",
+    ),
+    Option(("--prompts",), "NAME", "the prompts are this list of strings, run as one batch; the cell is empty"),
+    Option(("--no-cache",), None, "compute the whole prompt, whatever the prefix cache has"),
+    Option(("-b", "--background"), None, "return a handle at once; the text still comes to this cell"),
+    Option(("-o", "--out"), "NAME", "keep the cell's value under this name"),
+    Option(("-f", "--format"), "FORMAT", "markdown (default in a notebook) or text (default in a terminal)"),
+    Option(("--no-stream",), None, "show the answer when it is whole"),
+    Option(("--no-chart",), None, "show the status line without the chart"),
+    Option(("--json",), None, "print one JSON object (a list for a batch) and nothing else"),
 )
 
-_NUMBERS: Mapping[str, Callable[[str], Any]] = {"temperature": float, "max_tokens": int, "seed": int}
-
-
-def sampling_of(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling values among the options, as numbers where they are numbers.
-
-    Raises
-    ------
-    ConfigError
-        If a number is none.
-    """
-    values = dict(others)
-    for name, number in _NUMBERS.items():
-        if name in options:
-            try:
-                values[name] = number(options[name])
-            except ValueError:
-                word = "a whole number" if number is int else "a number"
-                raise ConfigError(f"--{name.replace('_', '-')} takes {word}, not {options[name]!r}") from None
-    return values
+SAMPLING = ("temperature", "max_tokens", "top_p", "top_k", "seed", "stop", "ignore_eos", "n")
+"""The options that are vLLM's sampling values, by its names."""

@@ -8,7 +8,7 @@ from jupyter_infer.models.folder import check_folder
 from jupyter_infer.models.gguf import convert_gguf
 from jupyter_infer.models.here import default_model_here
 from jupyter_infer.models.hub import hub_answers
-from jupyter_infer.models.resolve import ResolvedModel, Source, resolve
+from jupyter_infer.models.resolve import ResolvedModel, Source, on_disk, resolve
 
 __all__ = [
     "CATALOG",
@@ -23,5 +23,6 @@ __all__ = [
     "default_model_here",
     "hub_answers",
     "known_models",
+    "on_disk",
     "resolve",
 ]

@@ -16,7 +16,7 @@ from jupyter_infer.models.gguf import convert_gguf
 from jupyter_infer.models.hub import cached_snapshot, download_snapshot, hub_answers
 from jupyter_infer.models.wheel import cached_wheel_model, convert_wheel
 
-__all__ = ["ResolvedModel", "Source", "resolve"]
+__all__ = ["ResolvedModel", "Source", "on_disk", "resolve"]
 
 Source = Literal["folder", "gguf", "hub", "wheel"]
 
@@ -80,6 +80,11 @@ def resolve(name: str | os.PathLike[str], *, progress: Progress | None = None) -
     near = nearest(text.lower(), known_models())
     hint = f"{near} Or give" if near else f"; give one of {', '.join(known_models())},"
     raise ModelError(f"no model {text!r}{hint} a hub id (org/name), a model folder or a .gguf file")
+
+
+def on_disk(model: CatalogModel) -> bool:
+    """Return whether a model of the catalogue can be loaded without fetching it."""
+    return cached_wheel_model(model) is not None or cached_snapshot(model.hub_id) is not None
 
 
 def _short(text: str) -> CatalogModel | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -10,33 +11,27 @@ from typing import Any
 
 import pytest
 from conftest import use_session
-from gate import WAIT, Gate
+from gate import WAIT, Gate, wait_for_drawing
 from IPython.core.displaypub import CapturingDisplayPublisher
-from IPython.core.error import UsageError
 
+from jupyter_infer.batch import BatchHandle
 from jupyter_infer.display import CellView, TerminalView
-from jupyter_infer.engine.quiet import LOGS
 from jupyter_infer.engine.scripted import Script
 from jupyter_infer.errors import ConfigError, EngineFailed, ModelError, PromptError
-from jupyter_infer.magics import InferMagics, register
+from jupyter_infer.handle import RequestHandle
+from jupyter_infer.magics import register
 from jupyter_infer.magics.infer import Interrupted
 from jupyter_infer.records import LoadStage
-from jupyter_infer.result import Result
+from jupyter_infer.result import Result, Results
 from jupyter_infer.session import Session
+
+from .conftest import ask, shown
 
 BRACES = "explain {n: n**2 for n in xs} {missing} {{x}} ${y} 100%"
 
 
 def count(prompt: str) -> list[str]:
     return [f"{prompt}:{number} " for number in range(400)]
-
-
-def ask(shell: Any, cell: str) -> Any:
-    """Run a cell; return its value, or raise what it raised."""
-    outcome = shell.run_cell(cell, store_history=True)
-    if outcome.error_in_exec is not None:
-        raise outcome.error_in_exec
-    return outcome.result
 
 
 def prompt_of(shell: Any, cell: str) -> str:
@@ -111,7 +106,7 @@ def test_the_value_of_the_cell_is_the_result(shell: Any, capsys: pytest.CaptureF
     answer, _, rest = out.partition("\n")
     assert answer == "Hello, world"  # the answer first, then the value with its status line
     assert result.status in rest
-    assert err == "loading · ready\n" or err == ""
+    assert err == "loading · model\n"
 
 
 def test_stderr_is_empty_and_stdout_the_answer_alone(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,13 +126,26 @@ def test_in_a_kernel_the_answer_is_a_display(shell: Any, capsys: pytest.CaptureF
     capsys.readouterr()
     del shell.display_pub.outputs[:]
     shell.run_cell("%%infer\nWhy?", silent=True)
-    assert shell.display_pub.outputs[-1]["data"] == {"text/plain": "Hello, world."}
+    data = shell.display_pub.outputs[-1]["data"]
+    assert data["text/plain"] == "Hello, world."
+    assert "<p>Hello, world.</p>" in data["text/html"]
     assert capsys.readouterr() == ("", "")
 
 
-def test_any_engine_value_can_be_given(shell: Any) -> None:
-    result = ask(shell, "%%infer --n 2 --top-p=0.9 --max-tokens 1 --seed 5\nHi")
-    assert result.record.sampling == {"n": 2, "top_p": 0.9, "max_tokens": 1, "seed": 5}
+def test_sampling_values_reach_the_engine(shell: Any) -> None:
+    line = "-n 2 --top-p=0.9 --top-k 5 --max-tokens 1 --seed 5 --stop '\\n' --stop end --ignore-eos --no-cache"
+    result = ask(shell, f"%%infer {line} --sampling min-p 0.1\nHi")
+    assert result.record.sampling == {
+        "n": 2,
+        "top_p": 0.9,
+        "top_k": 5,
+        "max_tokens": 1,
+        "seed": 5,
+        "stop": ["\n", "end"],
+        "ignore_eos": True,
+        "skip_reading_prefix_cache": True,
+        "min_p": 0.1,
+    }
     assert len(result.texts) == 2
 
 
@@ -150,6 +158,184 @@ def test_a_model_is_loaded_if_another_one_is(shell: Any, session: Session) -> No
     assert wanted == ["other"]
 
 
+# Options.
+
+
+def test_a_default_is_set_by_configuration(shell: Any) -> None:
+    shell.run_line_magic("config", "InferMagics.max_tokens = 2")
+    assert ask(shell, "%%infer\nHi").text == "Hello,"
+    assert ask(shell, "%%infer --max-tokens 3\nHi").text == "Hello, world"
+
+
+def test_defaults_come_from_ipythons_configuration(
+    plain_shell: Any, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_session(session, monkeypatch)
+    plain_shell.config.InferMagics.system = "be brief"
+    plain_shell.run_line_magic("load_ext", "jupyter_infer")
+    assert ask(plain_shell, "%%infer\nHi").record.prompt == "be brief\nHi"
+
+
+def test_the_value_is_kept_under_a_name(shell: Any) -> None:
+    result = ask(shell, "%%infer -o answer\nHi")
+    assert shell.user_ns["answer"] is result
+    assert shell.user_ns["_"] is result
+    assert shell.user_ns["Out"][1] is result
+
+
+def test_a_batch_is_results(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    results = ask(shell, "%%infer --split -o both\none\n---\ntwo")
+    assert isinstance(results, Results)
+    assert [result.record.prompt for result in results] == ["one", "two"]
+    assert shell.user_ns["both"] is results
+    assert capsys.readouterr().out.startswith("[1] Hello, world.\n\n[2] Hello, world.\n")
+
+
+def test_a_list_is_a_batch_and_a_bad_prompt_is_refused_alone(shell: Any) -> None:
+    shell.user_ns["qs"] = ["one", " ", "word " * 5000]
+    results = ask(shell, "%%infer --prompts qs")
+    assert results.texts == ("Hello, world.", None, None)
+
+
+def test_json_is_one_object_on_stdout_and_nothing_else(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(kernel, "%infer load")
+    capsys.readouterr()
+    del kernel.display_pub.outputs[:]
+    result = ask(kernel, "%%infer --json --max-tokens 2\nHi")
+    found = json.loads(capsys.readouterr().out)
+    assert found["text"] == "Hello,"
+    assert found["texts"] == ["Hello,"]
+    assert found["output_tokens"] == 2
+    assert found["price"] == "$0.05/h assumed"
+    assert kernel.display_pub.outputs == []
+    assert result is None
+    assert kernel.user_ns["_"].phases.e2e_ns / 1e9 == found["e2e_s"]
+
+
+def test_json_of_a_batch_is_a_list(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(kernel, "%infer load")
+    capsys.readouterr()
+    kernel.user_ns["qs"] = ["Hi", ""]
+    ask(kernel, "%%infer --json --prompts qs")
+    good, bad = json.loads(capsys.readouterr().out)
+    assert good["text"] == "Hello, world."
+    assert bad["error"].startswith("PromptError: the prompt is empty")
+
+
+@pytest.mark.parametrize(
+    ("line", "kinds"),
+    [
+        ("", {"text/plain", "text/html", "application/vnd.plotly.v1+json"}),
+        ("--no-chart", {"text/plain"}),
+    ],
+)
+def test_the_value_shows_as_much_as_was_asked_for(kernel: Any, line: str, kinds: set[str]) -> None:
+    result = ask(kernel, f"%%infer -o kept {line}\nHi")
+    data, _ = kernel.display_formatter.format(result)
+    assert set(data) == kinds
+    for same in (kernel.user_ns["kept"], ask(kernel, "%infer last")):  # asked for again, it shows itself as ever
+        assert set(kernel.display_formatter.format(same)[0]) >= {"text/html"}
+
+
+@pytest.mark.parametrize("cell", ["%%infer --no-chart ;\nHi", "%%infer;\nHi", "%%infer\nHi;"])
+def test_a_semicolon_mutes_the_value_and_keeps_it(shell: Any, capsys: pytest.CaptureFixture[str], cell: str) -> None:
+    assert ask(shell, cell) is None
+    assert capsys.readouterr().out == "Hello, world.\n"
+    result = shell.user_ns["_"]
+    assert shell.user_ns["Out"][1] is result
+    assert result.record.prompt == cell.partition("\n")[2]
+    assert set(shell.display_formatter.format(result)[0]) >= {"text/html"}
+
+
+def test_plain_text_in_a_cell_is_stdout(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(kernel, "%infer load")
+    capsys.readouterr()
+    del kernel.display_pub.outputs[:]
+    kernel.run_cell("%%infer -f text\nHi", silent=True)
+    assert capsys.readouterr().out == "Hello, world.\n"
+    assert kernel.display_pub.outputs == []
+
+
+def test_a_hint_stands_apart_from_the_answer(kernel: Any) -> None:
+    kernel.user_ns["x"] = 5
+    ask(kernel, "%%infer\nwhat is {x}?")
+    assert shown(kernel)[-1] == "hint: {x} was sent as typed; %%infer -i puts the value of x in its place"
+    assert ask(kernel, "%%infer -i\nwhat is {x}?").record.prompt == "what is 5?"
+
+
+# A conversation.
+
+
+def test_a_conversation_goes_on(shell: Any) -> None:
+    ask(shell, "%%infer -s 'be brief'\nOne")
+    assert ask(shell, "%%infer -c\nTwo").record.prompt == "be brief\nOne\nHello, world.\nTwo"
+    assert ask(shell, "%%infer -c\nThree").record.prompt.count("Hello, world.") == 2
+    assert ask(shell, "%%infer\nFour").record.prompt == "Four"
+    assert ask(shell, "%%infer -c\nFive").record.prompt == "Four\nHello, world.\nFive"
+
+
+@pytest.mark.parametrize(
+    "cell", ["%infer clear chat", "%%infer -n 2\nHi", "%%infer --split\nHi", "%%infer --no-template\nHi"]
+)
+def test_there_is_nothing_to_continue_after(shell: Any, cell: str) -> None:
+    ask(shell, "%%infer\nOne")
+    ask(shell, cell)
+    with pytest.raises(ConfigError, match="there is no conversation to continue"):
+        ask(shell, "%%infer -c\nTwo")
+
+
+def test_a_mistake_leaves_the_conversation_as_it_was(shell: Any) -> None:
+    ask(shell, "%%infer\nOne")
+    for cell in ("%%infer --max-tokens x\nTwo", "%%infer --sampling no_such 1\nTwo", f"%%infer\n{'word ' * 5000}"):
+        with pytest.raises((ConfigError, PromptError)):
+            ask(shell, cell)
+    assert ask(shell, "%%infer -c\nTwo").record.prompt == "One\nHello, world.\nTwo"
+
+
+def test_an_answer_in_the_background_is_no_part_of_the_conversation(shell: Any) -> None:
+    ask(shell, "%%infer\nOne")
+    ask(shell, "%%infer -b\nBeside").result()
+    assert ask(shell, "%%infer -c\nTwo").record.prompt == "One\nHello, world.\nTwo"
+
+
+# The background.
+
+
+def test_a_background_cell_returns_a_handle_and_its_text_comes_to_it(
+    plain_shell: Any, scripted_session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gate = Gate()
+    use_session(scripted_session(Script(answer=count), sleep=gate.sleep), monkeypatch)
+    plain_shell.run_line_magic("load_ext", "jupyter_infer")
+    ask(plain_shell, "%infer load")
+    capsys.readouterr()
+    plain_shell.kernel = object()
+    plain_shell.display_pub = CapturingDisplayPublisher()
+    handle = ask(plain_shell, "%%infer -b --max-tokens 3 -o job\nfirst")
+    assert isinstance(handle, RequestHandle)
+    assert plain_shell.user_ns["job"] is handle
+    assert not handle.done
+    assert shown(plain_shell) == ["…", "▷ in the background …"]
+    capsys.readouterr()
+    ask(plain_shell, "print('x')")
+    assert capsys.readouterr().out == "x\n"
+    gate.open()
+    assert handle.result(WAIT).text == "first:0 first:1 first:2 "
+    wait_for_drawing()
+    text, status = shown(plain_shell)
+    assert text == "first:0 first:1 first:2 "
+    assert status == handle.result().status
+    assert all(message.get("update") for message in plain_shell.display_pub.outputs[2:])
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_background_batch_is_a_handle_of_all(shell: Any) -> None:
+    handle = ask(shell, "%%infer -b --split\none\n---\ntwo")
+    assert isinstance(handle, BatchHandle)
+    assert handle.result(WAIT).texts == ("Hello, world.", "Hello, world.")
+    assert handle.done
+
+
 # Mistakes.
 
 
@@ -160,15 +346,24 @@ def test_a_model_is_loaded_if_another_one_is(shell: Any, session: Session) -> No
         ("%%infer Why?\nHi", "ConfigError: 'Why?' is no option; the prompt goes below the %%infer line"),
         ("%%infer --max-tokens many\nHi", "ConfigError: --max-tokens takes a whole number, not 'many'"),
         ("%%infer --max-tokens\nHi", "ConfigError: --max-tokens needs a value: --max-tokens N"),
-        ("%%infer --max-token 3\nHi", "ConfigError: unknown sampling value 'max_token'; did you mean 'max_tokens'"),
+        ("%%infer --max-token 3\nHi", "ConfigError: unknown option '--max-token'; did you mean '--max-tokens'?"),
         ("%%infer -T 3\nHi", "ConfigError: unknown option '-T'; %infer help lists them"),
         ("%%infer --system 'open\nHi", "ConfigError: a quote is not closed, or text touches it: 'open"),
-        ("%%infer --prompt x\nHi", "ConfigError: unknown option '--prompt'; %infer help lists them"),
-        ("%%infer --progress x\nHi", "ConfigError: unknown option '--progress'; %infer help lists them"),
+        ("%%infer\n", "PromptError: the prompt is empty; write the question below the %%infer line"),
+        ("%%infer", "PromptError: the prompt is empty; write the question below the %%infer line"),
+        ("%%infer --max-model-len 9\nHi", "ConfigError: unknown option '--max-model-len'; did you mean"),
+        ("%%infer -c\nHi", "ConfigError: there is no conversation to continue; ask without --continue first"),
+        ("%%infer --no-template -s x\nHi", "ConfigError: a system message needs the chat template; leave out"),
+        ("%%infer --prompts qs", "ConfigError: --prompts: there is no variable 'qs'"),
         ("%infer lod", "ConfigError: unknown command 'lod'; did you mean 'load'"),
         ("%infer frobnicate", "ConfigError: unknown command 'frobnicate'; there is: load, unload, status"),
         ("%infer load a b", "ConfigError: one model at a time; got a, b"),
-        ("%infer load --model x", "ConfigError: the model stands first; type %infer load MODEL"),
+        ("%infer load --model x", "ConfigError: unknown option '--model': the model stands first; type %infer load"),
+        ("%infer clear", "ConfigError: %infer clear takes chat, history or cache; got ''"),
+        ("%infer clear all", "ConfigError: %infer clear takes chat, history or cache; got 'all'"),
+        ("%infer price dear", "ConfigError: %infer price takes dollars an hour, such as 0.40, or clear; got 'dear'"),
+        ("%infer price -1", "ConfigError: %infer price takes dollars an hour, such as 0.40, or clear; got '-1'"),
+        ("%infer tokens", "ConfigError: %infer tokens TEXT: give the text; a quoted one is a Python string"),
         ("%infer unload now", "ConfigError: %infer unload takes nothing more; got 'now'"),
         ("%infer last", "ConfigError: nothing was asked yet; write a question in a %%infer cell"),
     ],
@@ -184,13 +379,6 @@ def test_a_mistake_is_one_line_and_the_next_cell_works(
     assert "Traceback" not in out + err
     assert len(session.history) == 0
     assert ask(shell, "%%infer\nHi").text == "Hello, world."
-
-
-def test_a_cell_without_a_body_is_one_line_of_ipythons_own(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert isinstance(shell.run_cell("%%infer\n").error_in_exec, UsageError)
-    out, err = capsys.readouterr()
-    (line,) = (out + err).strip().splitlines()
-    assert "the cell body is empty. Did you mean the line magic %infer" in line
 
 
 def test_a_model_that_is_not_there_is_one_line(
@@ -221,110 +409,9 @@ def test_an_engine_that_breaks_is_one_line_and_the_next_cell_loads_again(
 def test_a_fault_of_ours_keeps_its_traceback(
     shell: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(InferMagics, "_status", lambda self, rest: 1 / 0)
+    monkeypatch.setattr("jupyter_infer.magics.commands.describe_status", lambda status: 1 / 0)
     assert isinstance(shell.run_cell("%infer status").error_in_exec, ZeroDivisionError)
     assert "Traceback" in capsys.readouterr().out
-
-
-# Commands.
-
-
-def test_load_says_what_was_loaded(shell: Any, session: Session, capsys: pytest.CaptureFixture[str]) -> None:
-    ask(shell, "%infer load")
-    out, err = capsys.readouterr()
-    assert out == (
-        "✓ scripted · scripted on none · none · context 4,096 · KV pool 256 blocks × 32 tokens · n/a threads · "
-        "loaded in n/a\n"
-    )
-    assert err == ""
-    assert session.info is not None
-
-
-def test_load_takes_a_model_and_engine_settings(shell: Any, session: Session) -> None:
-    wanted: list[Any] = []
-    build = session._factory
-    session._factory = lambda *asked: wanted.append(asked[:2]) or build(*asked)  # type: ignore[func-returns-value]
-    ask(shell, "%infer load org/model --max-model-len 2048 --dtype=bfloat16 --enforce-eager")
-    assert wanted == [("org/model", {"max_model_len": 2048, "dtype": "bfloat16", "enforce_eager": True})]
-    ask(shell, "%infer   load\t other")
-    assert wanted[1:] == [("other", {})]
-
-
-def test_status_before_and_after_a_load(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    ask(shell, "%infer status")
-    before = capsys.readouterr().out.splitlines()
-    assert before[0] == "state      unloaded"
-    assert before[1].startswith("memory ")
-    ask(shell, "%%infer\nHi\n")
-    capsys.readouterr()
-    ask(shell, "%infer status")
-    after = capsys.readouterr().out.splitlines()
-    assert after[:5] == [
-        "state      idle",
-        "model      scripted (scripted on none, none)",
-        "context    4,096 tokens, at most 512 a step",
-        "requests   0 open, at most 256 at once",
-        "KV pool    256 of 256 blocks free",
-    ]
-    assert after[5].endswith(" since the load")
-
-
-def test_unload_frees_the_engine(shell: Any, session: Session, capsys: pytest.CaptureFixture[str]) -> None:
-    ask(shell, "%infer load")
-    engine = session.engines[0]
-    ask(shell, "%infer unload")
-    assert capsys.readouterr().out.endswith("unloaded\n")
-    assert engine.closed
-    ask(shell, "%infer unload")
-
-
-def test_stop_counts_what_it_stopped(
-    plain_shell: Any, scripted_session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gate = Gate()
-    session = scripted_session(Script(answer=count), sleep=gate.sleep)
-    use_session(session, monkeypatch)
-    plain_shell.run_line_magic("load_ext", "jupyter_infer")
-    ask(plain_shell, "%infer stop")
-    assert capsys.readouterr().out == "nothing runs\n"
-    handles = session.submit_batch(["a", "b"])
-    gate.wait()
-    stop = session._worker.stop
-
-    def stop_then_open() -> Any:
-        reply = stop()
-        gate.open()
-        return reply
-
-    monkeypatch.setattr(session._worker, "stop", stop_then_open)
-    ask(plain_shell, "%infer stop")
-    assert capsys.readouterr().out == "stopped 2 requests\n"
-    assert {handle.record(WAIT).finish_reason for handle in handles} == {"abort"}
-
-
-def test_last_is_the_last_result_again(shell: Any) -> None:
-    first = ask(shell, "%%infer\nOne")
-    second = ask(shell, "%%infer\nTwo")
-    assert first is not second
-    assert ask(shell, "%infer last") is second
-
-
-def test_logs_are_what_the_engine_printed(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    LOGS.clear()
-    ask(shell, "%infer logs")
-    assert capsys.readouterr().out == "no logs yet: nothing was loaded\n"
-    LOGS.append("INFO vllm: loading weights")
-    ask(shell, "%infer logs")
-    assert capsys.readouterr().out == "INFO vllm: loading weights\n"
-    LOGS.clear()
-
-
-@pytest.mark.parametrize("line", ["%infer help", "%infer", "%infer "])
-def test_help_is_there(shell: Any, capsys: pytest.CaptureFixture[str], line: str) -> None:
-    ask(shell, line)
-    out = capsys.readouterr().out
-    assert "--max-tokens N" in out
-    assert "load [MODEL]" in out
 
 
 # The extension.
@@ -341,6 +428,7 @@ def test_loading_the_extension_twice_does_no_harm(shell: Any) -> None:
         if "jupyter_infer" in str(getattr(transform, "__module__", ""))
     ]
     assert len(ours) == 1
+    assert [type(found).__name__ for found in shell.configurables].count("InferMagics") == 1
 
 
 def test_unloading_the_extension_undoes_loading_it(

@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_infer.errors import ConfigError
-from jupyter_infer.magics.help import COMMANDS, help_text
 from jupyter_infer.magics.line import Option, parse_line, split_line
-from jupyter_infer.magics.options import OPTIONS, sampling_of
 
 KNOWN = (
     Option(("-s", "--system"), "TEXT", "a system message"),
-    Option(("-t", "--temperature"), "X", "how much chance"),
-    Option(("--max-tokens",), "N", "output tokens at most"),
+    Option(("-t", "--temperature"), "X", "how much chance", float),
+    Option(("--max-tokens",), "N", "output tokens at most", int),
     Option(("-q", "--quick"), None, "a switch"),
+    Option(("--stop",), "TEXT", "where to end", many=True),
+    Option(("--split",), "[SEP]", "apart", default="---"),
+    Option(("--sampling",), "KEY VALUE", "anything else"),
 )
 
 
@@ -61,13 +62,16 @@ def test_any_text_can_be_quoted(text: str) -> None:
     assert words(f"--stop {text!r} after") == ["--stop", text, "after"]
     assert words(f"--stop={text!r}") == ["--stop", text]
     assert parse_line(f"--system {text!r}", KNOWN).options == {"system": text}
-    assert parse_line(f"--stop {text!r}", KNOWN).others == {"stop": text}
+    assert parse_line(f"--stop={text!r} --stop {text!r}", KNOWN).options == {"stop": [text, text]}
+    assert parse_line(f"--sampling word {text!r}", KNOWN).options == {"sampling": {"word": text}}
+    assert parse_line(f"--word {text!r}").others == {"word": text}
 
 
 @given(st.text())
 def test_any_line_is_words_or_one_line_of_error(line: str) -> None:
-    with contextlib.suppress(ConfigError):
-        parse_line(line, KNOWN)
+    for known in (KNOWN, None):
+        with contextlib.suppress(ConfigError):
+            parse_line(line, known)
 
 
 @pytest.mark.parametrize("line", ['"open', "'open", '--system "be brief', '"a"b', "--stop='a b'c", "--stop='a"])
@@ -94,21 +98,31 @@ def test_a_regular_expression_in_quotes_is_kept_without_a_warning() -> None:
 @pytest.mark.parametrize(
     ("line", "options"),
     [
-        ("--max-tokens 64", {"max_tokens": "64"}),
-        ("--max-tokens=64", {"max_tokens": "64"}),
-        ("-t 0.5 -s x", {"temperature": "0.5", "system": "x"}),
-        ("-t -1", {"temperature": "-1"}),
-        ("-t -.5", {"temperature": "-.5"}),
-        ("--temperature -1e-3", {"temperature": "-1e-3"}),
+        ("--max-tokens 64", {"max_tokens": 64}),
+        ("--max-tokens=64", {"max_tokens": 64}),
+        ("--max-tokens '64'", {"max_tokens": 64}),
+        ("-t 0.5 -s x", {"temperature": 0.5, "system": "x"}),
+        ("-t -1", {"temperature": -1.0}),
+        ("-t -.5", {"temperature": -0.5}),
+        ("--temperature -1e-3", {"temperature": -1e-3}),
         ("--system '--max-tokens'", {"system": "--max-tokens"}),
         ("--system=--max-tokens", {"system": "--max-tokens"}),
         ("--system ''", {"system": ""}),
         ("-q", {"quick": True}),
         ("-q -s x", {"quick": True, "system": "x"}),
         ("--system true", {"system": "true"}),  # a text stays a text
+        ("--stop 5 --stop=-- --stop '\\n'", {"stop": ["5", "--", "\n"]}),
+        ("--split", {"split": "---"}),
+        ("--split -q", {"split": "---", "quick": True}),
+        ("--split ### -q", {"split": "###", "quick": True}),
+        ("--split=-q", {"split": "-q"}),
+        ("--split ''", {"split": ""}),
+        ("--sampling min-p 0.1 --sampling top_k '5'", {"sampling": {"min_p": 0.1, "top_k": "5"}}),
+        ("--sampling stop_token_ids [1,2]", {"sampling": {"stop_token_ids": [1, 2]}}),
+        ("--sampling detokenize false", {"sampling": {"detokenize": False}}),
     ],
 )
-def test_known_options_have_their_value_as_typed(line: str, options: dict[str, Any]) -> None:
+def test_known_options_have_their_value(line: str, options: dict[str, Any]) -> None:
     parsed = parse_line(line, KNOWN)
     assert parsed.options == options
     assert (parsed.others, parsed.words) == ({}, [])
@@ -134,14 +148,14 @@ def test_known_options_have_their_value_as_typed(line: str, options: dict[str, A
         ("--stop=--", {"stop": "--"}),
     ],
 )
-def test_other_options_have_the_value_that_they_look_like(line: str, others: dict[str, Any]) -> None:
-    parsed = parse_line(line, KNOWN)
+def test_options_of_the_engine_have_the_value_that_they_look_like(line: str, others: dict[str, Any]) -> None:
+    parsed = parse_line(line)
     assert parsed.others == others
     assert (parsed.options, parsed.words) == ({}, [])
 
 
 def test_words_without_a_dash_are_kept_apart() -> None:
-    parsed = parse_line("first --n 3 second '--third' -1 --", KNOWN)
+    parsed = parse_line("first --n 3 second '--third' -1 --")
     assert parsed.words == ["first", "second", "--third", "-1", "--"]
     assert parsed.others == {"n": 3}
 
@@ -152,7 +166,22 @@ def test_words_without_a_dash_are_kept_apart() -> None:
         ("--system", "--system needs a value: --system TEXT"),
         ("--system --max-tokens 5", "--system needs a value: --system TEXT"),
         ("-t 1 --temperature 2", "--temperature stands twice"),
-        ("--n 1 --n 2", "--n stands twice"),
+        ("-q --quick", "--quick stands twice"),
+        ("--quick=yes", "--quick is a switch and takes no value"),
+        ("--max-tokens many", "--max-tokens takes a whole number, not 'many'"),
+        ("--max-tokens 1.5", "--max-tokens takes a whole number, not '1.5'"),
+        ("--max-tokens=", "--max-tokens takes a whole number, not ''"),
+        ("-t hot", "-t takes a number, not 'hot'"),
+        ("--sampling min_p", "--sampling needs two words: --sampling KEY VALUE"),
+        ("--sampling -q 1", "--sampling needs two words: --sampling KEY VALUE"),
+        ("--sampling min_p 1 --sampling min-p 2", "--sampling min-p stands twice"),
+        ("--max-token 3", "unknown option '--max-token'; did you mean '--max-tokens'?"),
+        ("--max 3", "unknown option '--max'"),
+        (
+            "--gpu-memory 3",
+            "unknown option '--gpu-memory'; another sampling value is --sampling gpu_memory 3, "
+            "an engine setting belongs to %infer load --gpu-memory 3",
+        ),
         ("-x 3", "unknown option '-x'"),
         ("-max-tokens 3", "unknown option '-max-tokens'; did you mean '--max-tokens'?"),
     ],
@@ -164,38 +193,6 @@ def test_what_is_wrong_is_said_in_one_line(line: str, says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_there_are_no_abbreviations() -> None:
-    assert parse_line("--max 3", KNOWN).others == {"max": 3}
-
-
-# The options of %%infer.
-
-
-def test_numbers_among_the_options_are_numbers() -> None:
-    values = sampling_of({"temperature": "0", "max_tokens": "64", "seed": "-1", "system": "x"}, {"top_p": 0.9})
-    assert values == {"temperature": 0.0, "max_tokens": 64, "seed": -1, "top_p": 0.9}
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"max_tokens": "many"}, "--max-tokens takes a whole number, not 'many'"),
-        ({"max_tokens": "1.5"}, "--max-tokens takes a whole number, not '1.5'"),
-        ({"max_tokens": ""}, "--max-tokens takes a whole number, not ''"),
-        ({"temperature": "hot"}, "--temperature takes a number, not 'hot'"),
-    ],
-)
-def test_a_number_that_is_none_is_said(options: dict[str, str], says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        sampling_of(options, {})
-    assert str(caught.value) == says
-
-
-def test_the_help_names_every_option_and_command() -> None:
-    text = help_text()
-    for option in OPTIONS:
-        assert f"{', '.join(option.names)}" in text
-        assert option.does in text
-    for command in COMMANDS:
-        assert command in text
-    assert max(len(line) for line in text.splitlines()) <= 120
+def test_an_option_of_the_engine_does_not_stand_twice() -> None:
+    with pytest.raises(ConfigError, match="--n stands twice"):
+        parse_line("--n 1 --n 2")

@@ -102,15 +102,16 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 
 def test_the_readme_lists_the_options_and_commands_of_the_help() -> None:
-    from jupyter_infer.magics.help import COMMANDS
+    from jupyter_infer.magics.commands import COMMANDS
     from jupyter_infer.magics.options import OPTIONS
 
     readme = (ROOT / "README.md").read_text()
     for option in OPTIONS:
-        assert f"`{option.names[-1]}{f' {option.value}' if option.value else ''}` | {option.does}" in readme
-    for command, does in COMMANDS.items():
-        shown = re.sub(r"(--\S+ \S+ --\S+ \S+)$", r"`\1`", does)
-        assert f"| `%infer {command}` | {shown} |" in readme
+        names = ", ".join(f"`{name}`" for name in [*option.names[:-1], option.usage])
+        assert f"| {names} | {option.does} |" in readme
+    for command in COMMANDS.values():
+        usage = command.usage.replace("|", "\\|")  # a bar in a table's cell
+        assert f"| `%infer {usage}` | {command.does} |" in readme
 
 
 def test_the_readme_lists_the_models() -> None:

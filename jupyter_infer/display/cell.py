@@ -1,0 +1,148 @@
+"""An answer in a notebook's cell: one display, updated in place under a budget of messages and bytes a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jupyter_infer.display.text import joined, printable, tail
+from jupyter_infer.errors import InferError
+from jupyter_infer.markdown import markdown_html
+from jupyter_infer.numbers import format_ns
+from jupyter_infer.records import LoadStage
+
+__all__ = ["BYTES_PER_S", "UPDATES_PER_S", "CellView", "draw_later"]
+
+UPDATES_PER_S = 12
+BYTES_PER_S = 100_000
+TAIL_CHARS = 6_000
+"""A longer text is shown by its end while it grows: each update carries all that it shows."""
+LONG_BYTES_PER_S = 200_000
+"""Bytes of a text for which its next update is put off by a second, so that its end finds room in the budget."""
+MARKDOWN_BYTES = 40_000
+"""A longer answer stays plain text, because HTML beside it would go over the budget."""
+WAITING_S = 0.5
+"""After this time without a text the cell says that it waits."""
+
+
+class CellView:
+    """One display of a notebook cell.
+
+    Parameters
+    ----------
+    markdown
+        Whether the final text is rendered as Markdown; until then it is plain text.
+    """
+
+    def __init__(self, *, markdown: bool = True) -> None:
+        from IPython.display import DisplayHandle
+
+        self._display = DisplayHandle()
+        self._markdown = markdown
+        self._made = False
+        self._next = 0.0
+        self._last = ""
+        self._stage: str | None = None
+        self._begun = time.monotonic_ns()
+
+    def progress(self, stage: LoadStage) -> None:
+        """Show a stage as it begins, and its details and the time since the first one as the budget allows."""
+        if stage.stage != "ready" and (stage.stage != self._stage or time.monotonic() >= self._next):
+            self._stage = stage.stage
+            self._show(f"loading · {stage.stage}{f' · {stage.detail}' if stage.detail else ''} · {self._elapsed()}")
+
+    def waiting(self, tokens: int, seconds: float) -> None:
+        """Say how far it is, if that lasts."""
+        if seconds >= WAITING_S and time.monotonic() >= self._next:
+            what = f"{tokens:,} tokens so far" if tokens else "waiting for the first token"
+            self._show(f"{what} · {format_ns(round(seconds * 1e9, -8))}")
+
+    def update(self, texts: Sequence[str]) -> bool:
+        """Show the texts so far, if the budget allows it now."""
+        if time.monotonic() < self._next:
+            return False
+        text = joined(texts)
+        self._show(tail(text, TAIL_CHARS))
+        self._next = max(self._next, time.monotonic() + len(text.encode(errors="replace")) / LONG_BYTES_PER_S)
+        return True
+
+    def end(self, texts: Sequence[str]) -> None:
+        """Show the final texts."""
+        text = joined(texts)
+        if self._markdown and (html := _html(texts)) is not None:
+            self._publish({"text/plain": text, "text/html": html}, raw=True)
+        else:
+            self._show(text)
+
+    def note(self, text: str) -> None:
+        """Show a line to the user in a display of its own."""
+        from IPython.display import Pretty, display
+
+        display(Pretty(text))
+
+    def later(self, make: Callable[[], Any], waiting: str | None, *, now: bool) -> None:
+        """Show what `make` returns, on a thread of its own unless it can be had now."""
+        draw_later(make, waiting, now=now)
+
+    def _elapsed(self) -> str:
+        return format_ns(round(time.monotonic_ns() - self._begun, -8))
+
+    def _show(self, text: str) -> None:
+        from IPython.display import Pretty
+
+        if self._made and text == self._last:
+            return
+        self._publish(Pretty(text))
+        self._last = text
+        size = len(text.encode(errors="replace"))
+        self._next = time.monotonic() + max(1 / UPDATES_PER_S, size / BYTES_PER_S)
+
+    def _publish(self, data: Any, *, raw: bool = False) -> None:
+        (self._display.update if self._made else self._display.display)(data, raw=raw)
+        self._made = True
+
+
+def draw_later(make: Callable[[], Any], waiting: str | None, *, now: bool) -> None:
+    """Display `waiting`, and in its place what `make` returns when it does; an error that it raises is a line.
+
+    Parameters
+    ----------
+    make
+        Called on a thread of its own, so that the cell ends at once, or right here if `now`.
+    waiting
+        What stands there until then; None if neither is to be shown.
+    now
+        Whether `make` returns at once.
+    """
+    from IPython.display import DisplayHandle, Pretty
+
+    def shown() -> Any:
+        try:
+            return make()
+        except InferError as error:
+            return Pretty(f"{type(error).__name__}: {error}")
+
+    place = DisplayHandle()
+    if now:
+        place.display(shown())
+        return
+    if waiting is not None:
+        place.display(Pretty(waiting))
+    work = shown if waiting is None else lambda: place.update(shown())
+    threading.Thread(target=work, name="jupyter-infer-display", daemon=True).start()
+
+
+def _html(texts: Sequence[str]) -> str | None:
+    """Return all texts as HTML, or None if one of them is better off as it is."""
+    if sum(len(text.encode(errors="replace")) for text in texts) > MARKDOWN_BYTES:
+        return None
+    parts = [markdown_html(printable(text)) for text in texts]
+    if any(part is None for part in parts):
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    return "".join(
+        f'<div style="opacity:.65;margin-top:.4em">[{number}]</div>{part}' for number, part in enumerate(parts, 1)
+    )
