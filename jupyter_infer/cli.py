@@ -1,4 +1,4 @@
-"""``jupyter infer …``: demo, fetch, doctor, kernel install. Thin: the work is done elsewhere."""
+"""``jupyter infer …``: demo, fetch, doctor, bench, kernel install. Thin: the work is done elsewhere."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from jupyter_infer.errors import InferError
 
 __all__ = ["main"]
 
+OVERHEAD = "Output tokens a second of %%infer in a real kernel, by those of a bare loop around the same engine."
 DEMO_PROMPT = "Why is the sky blue? Answer in two sentences."
 
 
@@ -52,6 +53,16 @@ def _parser() -> argparse.ArgumentParser:
     fetch = command("fetch", _fetch, "get and convert a model ahead of time")
     fetch.add_argument("model", nargs="?", help="the default model of this machine, if left out")
     command("doctor", _doctor, "find what is wrong with this installation, and say what to type")
+    bench = commands.add_parser("bench", help="measure this installation")
+    benches = bench.add_subparsers(required=True, metavar="BENCH")
+    overhead = benches.add_parser(
+        "overhead", help="what %%%%infer costs beside a bare loop", description=OVERHEAD, allow_abbrev=False
+    )
+    overhead.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    overhead.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+    overhead.add_argument("--pairs", type=_positive, default=5, metavar="N", help="runs of each, in turn (5)")
+    overhead.add_argument("--tokens", type=_positive, default=64, metavar="N", help="output tokens a request (64)")
+    overhead.set_defaults(run=_bench_overhead)
     kernel = commands.add_parser("kernel", help="the Jupyter kernel with the right environment")
     kernels = kernel.add_subparsers(required=True, metavar="COMMAND")
     install = kernels.add_parser("install", help="install it", allow_abbrev=False)
@@ -161,6 +172,23 @@ def _doctor(arguments: argparse.Namespace) -> int:
     else:
         print(render(findings))
     return int(any(finding.state == "fail" for finding in findings))
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
+
+
+def _bench_overhead(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.bench.overhead import measure_overhead, overhead_text
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    found = measure_overhead(model=arguments.model, pairs=arguments.pairs, tokens=arguments.tokens, say=say)
+    print(json.dumps(found) if arguments.json else overhead_text(found))
+    return 0
 
 
 def _kernel_install(arguments: argparse.Namespace) -> int:

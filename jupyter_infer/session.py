@@ -125,7 +125,7 @@ class Session:
         self._loaded: tuple[str, dict[str, Any]] | None = None
         self._lock, self._keeping = threading.RLock(), threading.Lock()
         # A session that nobody has any more takes its engine with it; at exit the end of the engine is waited for.
-        weakref.finalize(self, self._worker.unload).atexit = False
+        weakref.finalize(self, self._worker.dismiss).atexit = False
         atexit.register(_unload_at_exit, weakref.ref(self._worker))
 
     # Loading.
@@ -456,7 +456,7 @@ def current_session() -> Session:
 
 
 def _vllm_factory(model: str, settings: Mapping[str, Any], progress: Progress) -> Callable[[Progress], Engine]:
-    from jupyter_infer.engine.vllm_load import prepare
+    from jupyter_infer.warm import prepare
 
     return prepare(model, settings, progress)
 

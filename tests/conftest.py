@@ -112,8 +112,9 @@ def plain_shell(own_home: Path) -> Iterator[Any]:
 
     kept = sys.modules["__main__"], sys.excepthook, sys.displayhook, sys.stdout, sys.stderr
     InteractiveShell.clear_instance()
-    # No history file: it would need SQLite and a thread of its own.
-    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}), colors="nocolor")
+    # No history file: it would need SQLite and a thread of its own. And nothing is read ahead for a scripted engine.
+    config = Config(HistoryManager={"enabled": False}, InferMagics={"warm": "off"})
+    shell = InteractiveShell.instance(config=config, colors="nocolor")
     yield shell
     shell.user_ns.clear()
     atexit.unregister(shell.atexit_operations)  # it collects garbage, once for each shell of the run

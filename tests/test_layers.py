@@ -25,7 +25,7 @@ LAYERS = (
     {"display"},
     {"widgets"},
     {"magics"},
-    {"doctor"},
+    {"doctor", "bench"},
     {"cli", "__main__"},
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

@@ -7,25 +7,31 @@ from typing import Any
 
 from jupyter_infer.charts.labels import cut, escape, text_width, wrap_html
 from jupyter_infer.charts.rows import PHASES, Row
-from jupyter_infer.charts.template import COLORS, HATCH, INK, SIZE, SMALL, TEXT_ON
+from jupyter_infer.charts.template import COLORS, HATCH, INK, SMALL, TEXT_ON
 from jupyter_infer.metrics import DEFINITIONS
 from jupyter_infer.numbers import format_count, format_ns, format_rate, format_share
-from jupyter_infer.pricing import format_usd
+from jupyter_infer.pricing import MachinePrice, format_usd
 
-__all__ = ["hover_lines", "load_trace", "phase_traces", "stalled_trace"]
+__all__ = ["bar_trace", "define", "describe", "hover_lines", "load_trace", "phase_traces", "stalled_trace"]
 
 HOVER_WIDTH = 370  # pixels; a wider box has no room beside a bar on a narrow page
+TERMS = {  # that a phase's hover text defines beside the phase; Plotly hides a text that is taller than the chart
+    "queued": ("e2e",),
+    "prefill": ("TTFT", "prefill speed", "wall cost"),
+    "decode": ("TPOT", "decode speed", "shared cost"),
+}
+MONEY = ("shared cost", "wall cost")
 
 
 def phase_traces(
-    rows: Sequence[Row], origin: int, *, width: float, brief: bool, pixel_ns: float | None
+    rows: Sequence[Row], origin: int, *, width: float, brief: bool, pixel_ns: float | None, price: MachinePrice | None
 ) -> list[dict[str, Any]]:
     """Return the bar traces of queued, prefill and decode; a phase that a request did not get through has no bar.
 
     Parameters
     ----------
     rows
-        The requests; a row's bars lie at the height of its index.
+        The requests; a row's bars lie at the height of its number.
     origin
         Time zero of the axis, in nanoseconds.
     width
@@ -34,17 +40,25 @@ def phase_traces(
         Say less on hovering, for charts of so many requests that the text would outweigh the rest.
     pixel_ns
         Nanoseconds a pixel on a narrow page. Given, each bar that has room for its duration says it.
+    price
+        What the costs are computed from.
     """
     traces = []
+    priced = "<br>" + wrap_html(describe(price), HOVER_WIDTH, SMALL) if brief else ""  # else no room for it
     for phase in PHASES:
         spans = [row.phase_ns[phase] for row in rows]
-        trace = _bar_trace(
+        trace = bar_trace(
             phase,
-            y=[row.index for row in rows],
+            y=[row.number for row in rows],
             base=[_seconds(start, origin) for start, _ in spans],
             x=[_seconds(length) for _, length in spans],
             width=width,
-            hover=[_phase_hover(row, phase, brief) for row in rows],
+        )
+        trace["customdata"] = [_phase_hover(row, phase, brief) for row in rows]
+        terms = define(*TERMS[phase], named=True) + (priced if phase == "prefill" else "")
+        trace["hovertemplate"] = (
+            f"<b>%{{customdata[0]}}</b><br><b>{phase} %{{customdata[1]}}</b><br><i>{define(phase)}</i>"
+            f"<br>%{{customdata[2]}}<br><i>{terms}</i><extra></extra>"
         )
         if pixel_ns is not None:
             # Decided here, because Plotly shrinks what does not fit, or draws it over its neighbours.
@@ -65,14 +79,15 @@ def stalled_trace(rows: Sequence[Row], origin: int, *, width: float) -> dict[str
     if not pieces:
         return None
     thin = width * 0.4
-    return _bar_trace(
+    trace = bar_trace(
         "stalled",
-        y=[row.index + (width - thin) / 2 for row, *_ in pieces],
+        y=[round(row.number + (width - thin) / 2, 3) for row, *_ in pieces],
         base=[_seconds(start, origin) for _, start, _, _ in pieces],
         x=[_seconds(length) for _, _, length, _ in pieces],
         width=thin,
-        hover=[_stalled_hover(row, known) for row, _, _, known in pieces],
+        hatched=True,
     )
+    return trace | _bar_hover("stalled", [_stalled_hover(row, known) for row, _, _, known in pieces])
 
 
 def load_trace(rows: Sequence[Row], *, width: float) -> dict[str, Any] | None:
@@ -80,18 +95,49 @@ def load_trace(rows: Sequence[Row], *, width: float) -> dict[str, Any] | None:
     loaded = [(row, row.times.load_ns) for row in rows if row.times.load_ns]
     if not loaded:
         return None
-    trace = _bar_trace(
+    trace = bar_trace(
         "load",
-        y=[row.index for row, _ in loaded],
-        base=[_seconds(-load) for _, load in loaded],
+        y=[row.number for row, _ in loaded],
         x=[_seconds(load) for _, load in loaded],
         width=width,
-        hover=[
-            [escape(row.label), escape(format_ns(load)), "own axis, not to the scale of the request"]
-            for row, load in loaded
-        ],
+        hatched=len(rows) == 1,
     )
-    return trace | {"xaxis": "x2"}
+    apart = "own axis, not to the scale of the request"
+    hover = [[escape(row.label), escape(format_ns(load)), apart] for row, load in loaded]
+    return trace | _bar_hover("load", hover) | {"xaxis": "x2"}
+
+
+def bar_trace(name: str, *, x: Any, width: float, hatched: bool = False, **places: Any) -> dict[str, Any]:
+    """Return horizontal bars in the colour of `name`, at `y` from `base` on, without anything to say on hovering."""
+    marker: dict[str, Any] = {"color": COLORS[name], "line": {"width": 0}}
+    if hatched:
+        marker["pattern"] = {
+            "shape": HATCH[name],
+            "fillmode": "overlay",
+            "size": 6,
+            "solidity": 0.25,
+            "fgcolor": INK,
+            "fgopacity": 0.6,
+        }
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": x,
+        "width": round(width, 4),
+        "marker": marker,
+    } | places
+
+
+def define(*terms: str, named: bool = False) -> str:
+    """Return the full definitions of `terms` for a hover text, each on lines of its own."""
+    texts = [f"{term} = {DEFINITIONS[term]}" if named else DEFINITIONS[term] for term in terms]
+    return "<br>".join(wrap_html(text, HOVER_WIDTH, SMALL) for text in texts)
+
+
+def describe(price: MachinePrice | None) -> str:
+    """Return the machine's price and where it comes from, as plain text."""
+    return f"machine price: {'n/a' if price is None else f'{price} ({price.source})'}"
 
 
 def hover_lines(row: Row, *, brief: bool) -> str:
@@ -112,42 +158,12 @@ def hover_lines(row: Row, *, brief: bool) -> str:
         costs,
         f"end: {row.ending}{f' ({cut(record.error, 80)})' if record.error else ''}",
     ]
-    return "<br>".join(wrap_html(line, HOVER_WIDTH, SIZE) for line in lines)
+    return "<br>".join(wrap_html(line, HOVER_WIDTH, SMALL) for line in lines)
 
 
-def _bar_trace(
-    name: str,
-    *,
-    y: list[float],
-    base: list[float | None],
-    x: list[float | None],
-    width: float,
-    hover: list[list[str] | None],
-) -> dict[str, Any]:
-    marker: dict[str, Any] = {"color": COLORS[name], "line": {"width": 0}}
-    if name in HATCH:
-        marker["pattern"] = {
-            "shape": HATCH[name],
-            "fillmode": "overlay",
-            "size": 6,
-            "solidity": 0.25,
-            "fgcolor": INK,
-            "fgopacity": 0.6,
-        }
-    definition = wrap_html(DEFINITIONS[name], HOVER_WIDTH, SIZE)
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "y": y,
-        "base": base,
-        "x": x,
-        "width": width,
-        "marker": marker,
-        "customdata": hover,
-        "hovertemplate": f"<b>%{{customdata[0]}}</b><br><b>{name} %{{customdata[1]}}</b><br><i>{definition}</i>"
-        "<br>%{customdata[2]}<extra></extra>",
-    }
+def _bar_hover(name: str, hover: list[list[str]]) -> dict[str, Any]:
+    template = f"<b>%{{customdata[0]}}</b><br><b>{name} %{{customdata[1]}}</b><br><i>{define(name)}</i>"
+    return {"customdata": hover, "hovertemplate": f"{template}<br>%{{customdata[2]}}<extra></extra>"}
 
 
 def _phase_hover(row: Row, phase: str, brief: bool) -> list[str] | None:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_infer.charts.labels import escape, one_line, text_width, wrap
+from jupyter_infer.charts.labels import escape, one_line, text_width, wrap_parts
 from jupyter_infer.charts.template import INK, MUTED, SMALL, TEMPLATE, TEXT_WIDTH, TITLE_SIZE
 
 __all__ = ["AXIS", "EDGE", "KeyEntry", "card_layout"]
 
 EDGE = 14  # pixels between the card's edge and text
 AXIS = 46  # pixels of tick labels and axis title under a plot
-CAPTION_SIZE = 10.5
-MODEBAR = 110  # pixels that the tool bar covers at the upper right
+CAPTION_SIZE = 10
+TITLE_WIDTH = 640  # pixels: it has no hyphens to break at, and the estimate of its width is on the wide side
 LINE = 1.3  # height of a line, in font sizes (Plotly's)
 INDENT = 3  # pixels that Plotly puts left of a note
 GAP = "\u00a0\u00a0\u00a0 "
@@ -45,13 +45,13 @@ def card_layout(
     left, right
         Margins for tick labels, in pixels.
     title, caption
-        Plain text of any length.
+        Plain text of any length; parts between `` · `` are kept whole.
     key
         What the signs and colours mean.
     """
-    titles = wrap(one_line(title), TEXT_WIDTH, TITLE_SIZE, spared=MODEBAR) if title.strip() else []
+    titles = wrap_parts(one_line(title), TITLE_WIDTH, TITLE_SIZE) if title.strip() else []
     keys = _key_lines(key)
-    captions = wrap(caption, TEXT_WIDTH, CAPTION_SIZE)
+    captions = wrap_parts(caption, TEXT_WIDTH, CAPTION_SIZE)
     head = EDGE + (len(titles) * TITLE_SIZE * LINE + 8 if titles else 0)
     top = head + len(keys) * SMALL * LINE + 8
     bottom = AXIS + len(captions) * CAPTION_SIZE * LINE + EDGE

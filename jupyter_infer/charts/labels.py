@@ -10,7 +10,7 @@ import html
 import re
 import unicodedata
 
-__all__ = ["cut", "escape", "one_line", "text_width", "wrap", "wrap_html"]
+__all__ = ["cut", "escape", "one_line", "text_width", "wrap", "wrap_html", "wrap_parts"]
 
 # Overrides of the writing direction would reorder the text around them.
 _UNSAFE = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\ufeff]")
@@ -42,14 +42,11 @@ def text_width(text: str, size: float) -> float:
     return size * sum(map(_em, text))
 
 
-def wrap(text: str, width: float, size: float, *, spared: float = 0) -> list[str]:
-    """Return `text` as lines of at most `width` pixels, the first `spared` pixels shorter.
-
-    A word that is wider than a line is broken.
-    """
+def wrap(text: str, width: float, size: float) -> list[str]:
+    """Return `text` as lines of at most `width` pixels. A word that is wider than a line is broken."""
 
     def fits(line: str) -> bool:
-        return text_width(line, size) <= (width if len(lines) > 1 else width - spared)
+        return text_width(line, size) <= width
 
     lines = [""]
     for word in re.split(r"[ \t\r\n]+", text.strip()):  # not at no-break spaces
@@ -57,7 +54,7 @@ def wrap(text: str, width: float, size: float, *, spared: float = 0) -> list[str
         if fits(joined):
             lines[-1] = joined
             continue
-        if text_width(word, size) <= width:
+        if lines[-1] and text_width(word, size) <= width:
             lines.append(word)
             continue
         lines[-1] += " " if lines[-1] else ""
@@ -66,6 +63,17 @@ def wrap(text: str, width: float, size: float, *, spared: float = 0) -> list[str
                 lines.append("")
             lines[-1] += char
     return [line.rstrip() for line in lines]
+
+
+def wrap_parts(text: str, width: float, size: float) -> list[str]:
+    """Return a line of parts between `` · `` wrapped like `wrap`, but broken after a dot only.
+
+    A part that is wider than the first line is broken between its words.
+    """
+    *parts, last = text.split(" · ")
+    tied = [f"{part}\u00a0·" for part in parts] + [last]
+    whole = [part.replace(" ", "\u00a0") if text_width(part, size) <= width else part for part in tied]
+    return [line.replace("\u00a0", " ") for line in wrap(" ".join(whole), width, size)]
 
 
 def wrap_html(text: str, width: float, size: float) -> str:

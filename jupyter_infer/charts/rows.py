@@ -31,6 +31,11 @@ class Row:
     cost: Cost | None  # `None` if no price is set
 
     @property
+    def number(self) -> int:
+        """What the request is called in the chart, and the height that its bars lie at: 1 for the first."""
+        return self.index + 1
+
+    @property
     def phase_ns(self) -> dict[str, tuple[int | None, int | None]]:
         """Start and duration of each phase; both `None` if the request did not get through it."""
         record, times = self.record, self.times

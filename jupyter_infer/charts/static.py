@@ -20,8 +20,9 @@ from jupyter_infer.records import RequestRecord
 
 __all__ = ["static_html"]
 
-MAX_ROWS = 50
-CELL = "padding:2px 7px;border:0"
+ROWS = {32: 12, 200: 8}  # of a batch of at most so many; the figure beside it has them all, and both are saved
+FEW_ROWS = 2  # of a larger one, whose figure is large
+BATCH = ("in → out", "TTFT", "e2e", "decode speed", "shared cost", "wall cost", "end")
 TERMS = ("queued", "prefill", "decode", "TTFT", "TPOT", "e2e", "shared cost", "wall cost")
 
 
@@ -37,7 +38,7 @@ def static_html(
     Parameters
     ----------
     records
-        The requests of one run; the first 50 are shown.
+        The requests of one run; the first 12 are shown, of more than 32 the first 8, of more than 200 the first 2.
     price
         The machine's price; without one, costs are ``n/a``.
     status
@@ -51,7 +52,7 @@ def static_html(
         If there are not as many labels as records.
     """
     rows = make_rows(records, price, labels)
-    shown = rows[:MAX_ROWS]
+    shown = rows[: next((count for size, count in ROWS.items() if len(rows) <= size), FEW_ROWS)]
     origin, span = origin_ns(shown), span_ns(shown)
     omitted = set() if any(row.times.stalled_ns for row in shown) else {"stalled"}
     omitted |= set() if any(row.times.load_ns for row in shown) else {"load before"}
@@ -62,11 +63,12 @@ def static_html(
     left_out = len(rows) - len(shown)
     more = f'<div style="padding-top:6px">… and {left_out:,} more requests, left out here.</div>' if left_out else ""
     terms = "; ".join(f"{term} = {DEFINITIONS[term]}" for term in TERMS)
+    status_line = one_line(status).replace(" · ", "\u00a0· ")  # no line begins with a dot
     priced = "n/a" if price is None else f"{price} ({price.source})"
     return (
         f'<div class="tex2jax_ignore mathjax_ignore" style="background-color:{CARD};color:{INK};font-family:{FONT};'
         f'font-size:13px;line-height:1.45;padding:12px 14px;border:1px solid {GRID};overflow-x:auto">'
-        f'<div style="padding-bottom:6px">{_text(one_line(status))}</div>{_key(shown)}{figures}{more}'
+        f'<div style="padding-bottom:6px">{_text(status_line)}</div>{_key(shown)}{figures}{more}'
         f'<div style="color:{MUTED};font-size:11px;padding-top:8px">{_text(terms)}. '
         f"Machine price: {_text(priced)}.</div></div>"
     )
@@ -103,7 +105,7 @@ def _single_table(row: Row, omitted: set[str]) -> str:
 
 def _batch_table(rows: Sequence[Row], origin: int, span: int, omitted: set[str]) -> str:
     """Return a line a request: its label, its bar on the run's time axis and its figures."""
-    figures = [_figures(row, omitted) for row in rows]
+    figures = [{head: text for head, text in _figures(row, omitted).items() if head in BATCH} for row in rows]
     lines = [_line("th", figures[0], f"request, 0 … {format_ns(span)}")]
     for row, cells in zip(rows, figures, strict=True):
         bar = _bar(row, origin, span, "150px", 8)
@@ -112,16 +114,17 @@ def _batch_table(rows: Sequence[Row], origin: int, span: int, omitted: set[str])
 
 
 def _table(lines: Iterable[str]) -> str:
-    style = f"border-collapse:collapse;font-size:12px;margin:6px 0 0;color:{INK};background-color:{CARD}"
+    style = "border-collapse:separate;border-spacing:9px 2px;font-size:12px;margin:4px 0 0 -9px"
+    style += f";color:{INK};background-color:{CARD}"
     return f'<table style="{style}">{"".join(lines)}</table>'
 
 
 def _line(tag: str, cells: Iterable[str], first: str | None = None, bar: str = "") -> str:
     """Return a line of a table; `first` stands to the left of the figures, over its bar."""
-    style = CELL + (";font-weight:normal;vertical-align:bottom" if tag == "th" else ";white-space:nowrap")
-    left = "" if first is None else f'<{tag} style="{style};text-align:left">{_text(first)}{bar}</{tag}>'
-    rest = "".join(f'<{tag} style="{style}">{_text(cell)}</{tag}>' for cell in cells)
-    color = MUTED if tag == "th" else INK
+    head = ' style="font-weight:normal;vertical-align:bottom"' if tag == "th" else ""
+    left = "" if first is None else f'<{tag} style="text-align:left;font-weight:normal">{_text(first)}{bar}</{tag}>'
+    rest = "".join(f"<{tag}{head}>{_text(cell)}</{tag}>" for cell in cells)
+    color = MUTED if tag == "th" else INK  # what cells inherit; a style for each would be most of a saved table
     return f'<tr style="background-color:{CARD};color:{color};text-align:right">{left}{rest}</tr>'
 
 

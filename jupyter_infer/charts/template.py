@@ -22,15 +22,15 @@ COLORS = {
     "prefill": "#0072b2",
     "decode": "#56b4e9",
     "stalled": "#d55e00",
+    "shared cost": "#009e73",
 }
 TEXT_ON = {"queued": INK, "prefill": "#ffffff", "decode": INK}
 HATCH = {"load": "/", "stalled": "x"}
-GLYPHS = {"load": "▨", "queued": "■", "prefill": "■", "decode": "■", "stalled": "▩"}
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
 SIZE = 12
 SMALL = 11
-TITLE_SIZE = 13
+TITLE_SIZE = 12
 
 TEXT_WIDTH = 530  # pixels of text that fit on the card in a JupyterLab window of 700 pixels, its gutters taken off
 
@@ -58,7 +58,7 @@ TEMPLATE: dict[str, Any] = {
             "align": "left",
             "bgcolor": "#ffffff",
             "bordercolor": MUTED,
-            "font": {"family": FONT, "size": SIZE, "color": INK},
+            "font": {"family": FONT, "size": SMALL, "color": INK},
             "namelength": -1,
         },
         "legend": {"orientation": "h", "font": {"size": SMALL, "color": INK}, "bgcolor": "rgba(0,0,0,0)"},

@@ -100,6 +100,11 @@ class _Split(io.TextIOBase):
     def fileno(self) -> int:
         return self._stream.fileno()
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "_stream":  # before `__init__` was there
+            raise AttributeError(name)
+        return getattr(self._stream, name)  # ipykernel tells its streams which cell runs: `set_parent`
+
     def isatty(self) -> bool:
         return threading.get_ident() != self._thread and self._stream.isatty()
 
@@ -148,7 +153,10 @@ def _streams() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = out, err
+        if sys.stdout is splits[0]:  # and nobody captures, in a cell that runs meanwhile
+            sys.stdout = out
+        if sys.stderr is splits[1]:
+            sys.stderr = err
         for split in splits:
             split.pass_on()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import sys
 import threading
 import time
 import traceback
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from jupyter_infer.engine import gil
 from jupyter_infer.engine.ledger import Ledger
 from jupyter_infer.engine.protocol import Engine, EngineRequest, Progress
 from jupyter_infer.errors import EngineBusy, EngineFailed, EngineNotLoaded, InferError, PromptError
@@ -138,6 +140,7 @@ class EngineWorker:
         self._ledger: Ledger | None = None
         self._sinks: dict[str, Sink] = {}
         self._idle_steps = 0
+        self._hurrying = False
         self._thread: threading.Thread | None = None
         # Reentrant: a session that is collected while this thread holds it posts its farewell from here.
         self._starting = threading.RLock()
@@ -202,6 +205,13 @@ class EngineWorker:
         self._post(_Unload(reply))
         return reply
 
+    def dismiss(self) -> None:
+        """Unload, and wait for nothing: what the collector calls when nobody has the session any more."""
+        if sys.is_finalizing():  # a thread that is started now never runs, and whoever starts it waits for ever
+            return
+        if self._thread is not None:
+            self.unload()
+
     # What runs on the worker's thread.
 
     def _post(self, message: _Message) -> None:
@@ -223,6 +233,7 @@ class EngineWorker:
         """Handle what came in and run a step; return False, at the end of the thread, if there is nothing to own."""
         # An aborted request's step can still be in flight: stepping on until the engine is empty ends it in time.
         if not (self._engine is not None and (self._sinks or self._engine.has_unfinished())):
+            self._hurry(False)
             # Nothing to step: end the thread with the engine, so that an unloaded session leaves none behind.
             with self._starting:
                 if self._engine is None and self._inbox.empty():
@@ -232,8 +243,15 @@ class EngineWorker:
         while not self._inbox.empty():
             self._handle(self._inbox.get())
         if self._engine is not None and (self._sinks or self._engine.has_unfinished()):
+            self._hurry(True)
             self._step()
         return True
+
+    def _hurry(self, wanted: bool) -> None:
+        """Ask for a larger share of the interpreter while there is something to step."""
+        if wanted is not self._hurrying:
+            (gil.hurry if wanted else gil.relax)()
+            self._hurrying = wanted
 
     def _handle(self, message: _Message) -> None:
         match message:

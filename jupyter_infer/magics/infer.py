@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
-from traitlets import Bool, Enum, Float, Int, Unicode
+from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 from jupyter_infer.batch import BatchHandle
 from jupyter_infer.display import View, follow, view_for, wait_for
@@ -22,6 +22,7 @@ from jupyter_infer.magics.help import page
 from jupyter_infer.magics.options import FORMATS
 from jupyter_infer.result import Refused, Result, Results, figures
 from jupyter_infer.session import Session, current_session
+from jupyter_infer.warm import LEVELS, warm
 
 __all__ = ["InferMagics", "Interrupted", "register", "unregister"]
 
@@ -48,7 +49,13 @@ class InferMagics(Magics):
     chart = Bool(True, help="False shows the status line alone, as --no-chart does").tag(config=True)
     stream = Bool(True, help="False shows an answer when it is whole, as --no-stream does").tag(config=True)
 
+    warm = Enum(LEVELS, "files", help="what %load_ext reads ahead, or imports, in the background").tag(config=True)
+
     _chat: Chat | None = None
+
+    @observe("warm")
+    def _warm(self, change: Any) -> None:
+        warm(change["new"])
 
     @property
     def session(self) -> Session:
@@ -160,7 +167,9 @@ class InferMagics(Magics):
 def register(shell: Any) -> None:
     """Register the magics; twice does no harm."""
     _forget(shell)
-    shell.register_magics(InferMagics(shell))
+    magics = InferMagics(shell)
+    shell.register_magics(magics)
+    warm(magics.warm)
     keep_bodies(shell)
     complete_lines(shell)
 

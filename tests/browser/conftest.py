@@ -105,9 +105,12 @@ class Notebook:
     def output(self, index: int) -> Any:
         return self.cell(index).locator(".jp-OutputArea").first
 
+    def outputs(self, index: int) -> Any:
+        return self.cell(index).locator(".jp-OutputArea-output")
+
     def text(self, index: int) -> str:
         """The text of a cell's output; empty when it has none."""
-        return "\n".join(self.cell(index).locator(".jp-OutputArea-output").all_inner_texts())
+        return "\n".join(self.outputs(index).all_inner_texts())
 
     def prompt(self, index: int) -> str:
         return self.cell(index).locator(".jp-InputPrompt").inner_text().strip()
@@ -173,7 +176,7 @@ def open_notebook(lab: Lab, browser: Browser) -> Iterator[Callable[..., Notebook
     """Return a function that writes a notebook, opens it in a page of its own, and returns it."""
     contexts = []
 
-    def opened(name: str, cells: list[str] | None = None, theme: str = "light") -> Notebook:
+    def opened(name: str, cells: list[str] | None = None, theme: str = "light", app: str = "lab") -> Notebook:
         if cells is not None:
             book = nbformat.v4.new_notebook()
             book.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -183,7 +186,8 @@ def open_notebook(lab: Lab, browser: Browser) -> Iterator[Callable[..., Notebook
         context = browser.new_context(viewport={"width": 1200, "height": 1000})
         contexts.append(context)
         page = context.new_page()
-        page.goto(f"{lab.url}/lab/workspaces/{name}-{theme}/tree/{name}.ipynb?reset", timeout=ANSWER_MS)
+        place = f"lab/workspaces/{name}-{theme}/tree/{name}.ipynb?reset" if app == "lab" else f"notebooks/{name}.ipynb"
+        page.goto(f"{lab.url}/{place}", timeout=ANSWER_MS)
         page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=ANSWER_MS)
         return Notebook(page)
 

@@ -5,9 +5,11 @@ The tests share one notebook and run in the order of its cells, because each fir
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 
+import nbformat
 import pytest
 
 from tests.browser.conftest import Lab, Notebook
@@ -64,7 +66,7 @@ def test_the_interrupt_button_stops_a_long_answer_and_keeps_it(notebook: Noteboo
 def test_the_next_cell_answers_only_itself(notebook: Notebook) -> None:
     notebook.run(3)
     notebook.finished(3)
-    answer = notebook.output(3).locator(".jp-RenderedText").first.inner_text()
+    answer = notebook.outputs(3).first.inner_text()
     assert 0 < len(answer) < 60
     assert "→ 4 out" in notebook.text(3) or "stop" in notebook.text(3)
 
@@ -73,7 +75,7 @@ def test_a_typing_error_is_one_line(notebook: Notebook) -> None:
     notebook.run(4)
     notebook.finished(4)
     text = notebook.text(4).strip()
-    assert "did you mean 'max_tokens'" in text
+    assert "did you mean '--max-tokens'" in text
     assert "\n" not in text
 
 
@@ -91,3 +93,12 @@ def test_a_reopened_notebook_shows_everything_though_nothing_was_run(
     assert chart.evaluate("image => image.naturalWidth") > 300
     assert "sky" in again.text(1)
     again.screenshot("cell-reopened-dark")
+
+
+def test_the_saved_file_holds_text_chart_and_figures_and_is_small(notebook: Notebook, lab: Lab) -> None:
+    book = nbformat.read(lab.root / "cell.ipynb", as_version=4)
+    answer, chart = book.cells[1].outputs
+    assert set(answer.data) == {"text/plain", "text/html"}
+    assert "sky" in answer.data["text/plain"]
+    assert set(chart.data) == {"application/vnd.plotly.v1+json", "text/html", "text/plain", "image/png"}
+    assert len(json.dumps(chart)) <= 100_000  # with the picture that Plotly's renderer adds

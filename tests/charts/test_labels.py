@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_infer.charts.labels import cut, escape, one_line, text_width, wrap
+from jupyter_infer.charts.labels import cut, escape, one_line, text_width, wrap, wrap_parts
 
 
 def test_one_line_folds_white_space_and_drops_what_cannot_be_drawn() -> None:
@@ -23,11 +23,20 @@ def test_escape_leaves_nothing_to_interpret() -> None:
 
 @pytest.mark.parametrize("text", ["many words in a line " * 9, "x" * 300, "调度器" * 50, "short " + "y" * 100, ""])
 def test_wrap_keeps_the_text_and_the_width(text: str) -> None:
-    lines = wrap(text, 200, 12, spared=50)
+    lines = wrap(text, 200, 12)
     assert max(text_width(line, 12) for line in lines) <= 200
-    assert text_width(lines[0], 12) <= 150
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
 def test_wrap_does_not_break_at_no_break_spaces() -> None:
     assert wrap("aaaa b\u00a0=\u00a0c", 60, 12) == ["aaaa", "b\u00a0=\u00a0c"]
+
+
+def test_wrap_leaves_no_line_empty() -> None:
+    assert all(wrap("x" * 30 + " y", 140, 12))
+
+
+def test_wrap_parts_breaks_after_a_dot_only() -> None:
+    assert wrap_parts("one two · three four · five", 95, 12) == ["one two ·", "three four ·", "five"]
+    assert wrap_parts("one two · three", 300, 12) == ["one two · three"]
+    assert wrap_parts("no dot in here", 50, 12) == ["no dot", "in here"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import random
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -499,3 +500,17 @@ def test_a_listener_that_fails_does_not_take_the_engine_with_it(desk: Desk) -> N
     handle.when_done(lambda: 1 / 0)
     handle.record(WAIT)
     assert desk.submit().record(WAIT).finish_reason == "stop"
+
+
+def test_a_worker_without_an_engine_is_dismissed_without_a_thread() -> None:
+    worker = EngineWorker()
+    worker.dismiss()
+    assert worker._thread is None
+
+
+def test_nothing_is_started_while_the_interpreter_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = EngineWorker()
+    worker._thread = threading.Thread()  # it had one
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    worker.dismiss()
+    assert worker._inbox.empty()

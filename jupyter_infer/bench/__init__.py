@@ -1,0 +1,1 @@
+"""Measuring ourselves: ratios of things that ran side by side, because machines are noisy."""
