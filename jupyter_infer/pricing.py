@@ -80,9 +80,9 @@ def cost(record: RequestRecord, price: MachinePrice = DEFAULT_PRICE) -> Cost:
 
 
 def format_usd(usd: float | None) -> str:
-    """Return dollars with two significant digits at least, or ``n/a``: ``$2.4e-05``, ``$0.0031``, ``$12.50``."""
+    """Return dollars with two significant digits at least, or ``n/a``: ``$2.4e-5``, ``$0.0031``, ``$12.50``."""
     if usd is None:
         return "n/a"
     if usd >= 1:
         return f"${usd:,.2f}"
-    return f"${usd:.2g}"
+    return f"${usd:.2g}".replace("e-0", "e-")

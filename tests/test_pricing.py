@@ -35,7 +35,7 @@ def test_an_assumed_price_says_so_wherever_it_is_shown() -> None:
     assert str(DEFAULT_PRICE) == "$0.05/h assumed"
     assert "2026" in DEFAULT_PRICE.source
     money = cost(make_record(shared_ns=HOUR // 1000))
-    assert str(money) == "≈$5e-05 @ $0.05/h assumed"
+    assert str(money) == "≈$5e-5 @ $0.05/h assumed"
     assert str(MachinePrice(1.5)) == "$1.5/h"
 
 
@@ -54,7 +54,7 @@ def test_a_price_that_is_none_is_refused(price: float) -> None:
     [
         (None, "n/a"),
         (0, "$0"),
-        (0.000024, "$2.4e-05"),
+        (0.000024, "$2.4e-5"),
         (0.0031, "$0.0031"),
         (0.5, "$0.5"),
         (12.5, "$12.50"),

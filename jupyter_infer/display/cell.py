@@ -72,7 +72,7 @@ class CellView:
         """Show the final texts."""
         text = joined(texts)
         if self._markdown and (html := _html(texts)) is not None:
-            self._publish({"text/plain": text, "text/html": html}, raw=True)
+            self._publish({"text/plain": text, "text/html": html})
         else:
             self._show(text)
 
@@ -90,17 +90,15 @@ class CellView:
         return format_ns(round(time.monotonic_ns() - self._begun, -8))
 
     def _show(self, text: str) -> None:
-        from IPython.display import Pretty
-
         if self._made and text == self._last:
             return
-        self._publish(Pretty(text))
+        self._publish({"text/plain": text})
         self._last = text
         size = len(text.encode(errors="replace"))
         self._next = time.monotonic() + max(1 / UPDATES_PER_S, size / BYTES_PER_S)
 
-    def _publish(self, data: Any, *, raw: bool = False) -> None:
-        (self._display.update if self._made else self._display.display)(data, raw=raw)
+    def _publish(self, data: dict[str, str]) -> None:
+        (self._display.update if self._made else self._display.display)(data, raw=True)  # spares IPython's formatters
         self._made = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -12,7 +13,8 @@ from jupyter_infer.result import Refused
 
 __all__ = ["POLL_S", "STOPPED_WAIT_S", "View", "follow", "wait_for"]
 
-POLL_S = 1 / 60
+POLL_S = 1 / 20
+"""How often the texts are looked at: on two cores each look takes time from the engine."""
 STOPPED_WAIT_S = 0.15
 """After an interrupt the prompt is back within this time, whether or not the step that runs has ended."""
 
@@ -83,24 +85,27 @@ def wait_for(handles: Sequence[RequestHandle | Refused], look: Callable[[], obje
         After the requests were told to stop; one that is in the middle of a step may end a little later.
     """
     running = [handle for handle in handles if isinstance(handle, RequestHandle)]
+    over = threading.Event()
 
-    def over() -> bool:
-        return all(handle.done for handle in running)
+    def one_is_done() -> None:
+        if all(handle.done for handle in running):
+            over.set()
 
-    def wait(seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while not over() and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        return over()
-
+    for handle in running:
+        handle.when_done(one_is_done)
+    one_is_done()
     try:
-        while not wait(POLL_S):
+        while not _wait(over, POLL_S):
             look()
     except KeyboardInterrupt:
         for handle in running:
             handle.cancel()
-        wait(STOPPED_WAIT_S)
+        _wait(over, STOPPED_WAIT_S)
         raise
+
+
+def _wait(event: threading.Event, seconds: float) -> bool:
+    return event.wait(seconds)
 
 
 class _Answer:

@@ -1,8 +1,8 @@
 """The engine's share of the interpreter beside a cell that computes.
 
-A step of vLLM lets go of the GIL hundreds of times and asks for it again. A thread that computes in Python gives it up
+A step of vLLM lets go of the GIL a thousand times and asks for it again. A thread that computes in Python gives it up
 after `sys.getswitchinterval()`, 5 ms by default, so that beside a busy cell one step waits for seconds. A shorter
-interval while requests run costs the cell little and makes the engine several times faster (docs/overhead.md has the
+interval while requests run costs the cell little and makes the engine many times faster (docs/overhead.md has the
 figures).
 """
 
@@ -14,7 +14,7 @@ import threading
 
 __all__ = ["SWITCH_S", "hurry", "relax"]
 
-SWITCH_S = 0.0005
+SWITCH_S = 0.00002
 """Seconds after which a thread that computes gives way, while requests run."""
 
 _lock = threading.Lock()

@@ -17,6 +17,7 @@ def timeline(monkeypatch: pytest.MonkeyPatch) -> Timeline:
     made = Timeline()
     for module in (cell, loop, stream):
         monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(loop, "_wait", made.wait)
     return made
 
 

@@ -93,8 +93,8 @@ def test_a_second_carries_300_kb_at_most(timeline: Timeline, outputs: list[Any],
         view = CellView()
         spy = view._publish
 
-        def noted(data: Any, *, raw: bool = False, spy: Any = spy) -> None:
-            spy(data, raw=raw)
+        def noted(data: Any, spy: Any = spy) -> None:
+            spy(data)
             sent.append((timeline.now, len(str(outputs[-1]["data"]).encode())))
 
         view._publish = noted  # type: ignore[method-assign]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,13 @@ class Timeline:
 
     def monotonic_ns(self) -> int:
         return round(self.now * 1e9)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Pass the time, a millisecond at once, until the event comes."""
+        deadline = self.now + seconds
+        while not event.is_set() and self.now < deadline:
+            self.sleep(0.001)
+        return event.is_set()
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
