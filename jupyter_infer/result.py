@@ -222,8 +222,9 @@ class Results(Sequence[Result | Refused]):
         total = (
             None if not shared or any(usd is None for usd in shared) else sum(usd for usd in shared if usd is not None)
         )
+        reasons = [sample.finish_reason for record in records for sample in record.samples]
         parts = [
-            f"✓ {len(records)} requests",
+            f"{_mark(set(reasons)) if records else '✗'} {_counted(len(records), 'request')}",
             f"{format_count(sum(r.prompt_tokens for r in records))} in → "
             f"{format_count(sum(r.output_tokens for r in records))} out",
             f"throughput {format_rate(throughput(records))}",
@@ -231,6 +232,8 @@ class Results(Sequence[Result | Refused]):
         ]
         if records:
             parts.append(f"≈{format_usd(total)} @ {self.done[0].price}")
+        cut, stopped = reasons.count("length"), reasons.count("abort")
+        parts += [f"{count} {word}" for count, word in ((cut, "truncated"), (stopped, "interrupted")) if count]
         if refused:
             parts.append(f"{refused} refused")
         return " · ".join(parts)
@@ -256,6 +259,10 @@ class Results(Sequence[Result | Refused]):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return _bundle(self, self.done)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _mark(reasons: set[str]) -> str:

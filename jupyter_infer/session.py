@@ -20,9 +20,9 @@ from jupyter_infer.batch import BatchHandle
 from jupyter_infer.config import field_name
 from jupyter_infer.engine.protocol import STAGES, Engine, EngineRequest, Message, Progress
 from jupyter_infer.engine.worker import EngineWorker, Reply, Submission
-from jupyter_infer.errors import ConfigError, EngineBusy, InferError
+from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
 from jupyter_infer.handle import RequestHandle
-from jupyter_infer.models import default_model_here
+from jupyter_infer.models import canonical_name, default_model_here
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
 from jupyter_infer.records import EngineInfo, LoadStage, RequestRecord, StepRecord
 from jupyter_infer.result import Refused, Result, Results
@@ -225,6 +225,7 @@ class Session:
         *,
         system: str | None = None,
         template: bool = True,
+        model: str | None = None,
         progress: Progress | None = None,
         **sampling: Any,
     ) -> RequestHandle:
@@ -238,6 +239,8 @@ class Session:
             A system message before it.
         template
             False for a raw completion, without the model's chat template.
+        model
+            Load this model first if another one is loaded.
         progress
             Told about a load that this request waits for.
         **sampling
@@ -248,7 +251,7 @@ class Session:
         PromptError, ConfigError
             If the request can never run. Also all that `load` raises.
         """
-        load_ns = self._ready(progress)
+        load_ns = self._ready(progress, model)
         submission = self._prepare(prompt, system, template, sampling, load_ns)
         self._worker.submit(submission)
         assert isinstance(submission.sink, RequestHandle)
@@ -301,7 +304,7 @@ class Session:
     def submit_batch(self, prompts: Sequence[Prompt], **options: Any) -> BatchHandle:
         """Queue prompts so that the engine sees all of them before its next step. Options are those of `submit`."""
         system, template = options.pop("system", None), options.pop("template", True)
-        load_ns = self._ready(options.pop("progress", None))
+        load_ns = self._ready(options.pop("progress", None), options.pop("model", None))
         handles: list[RequestHandle | Refused] = []
         submissions = []
         for prompt in prompts:
@@ -335,6 +338,7 @@ class Session:
 
     def tokens(self, text: str, *, progress: Progress | None = None) -> Sequence[tuple[int, str]]:
         """Return the tokens of a text, without a template: id and the part of the text that it stands for."""
+        _check_text(text)
         self._ready(progress)
         return self._engine().tokens(text)
 
@@ -352,13 +356,14 @@ class Session:
 
     # How.
 
-    def _ready(self, progress: Progress | None) -> int | None:
+    def _ready(self, progress: Progress | None, model: str | None = None) -> int | None:
         """Load if need be; return how long this took, or None if nothing was to load."""
         loading = self._loading
-        if self._worker.engine is not None and (loading is None or loading.reply.answered):
+        other = model is not None and canonical_name(model) != canonical_name(self.model)
+        if not other and self._worker.engine is not None and (loading is None or loading.reply.answered):
             return None
         begun = time.monotonic_ns()
-        self.load(progress=progress)
+        self.load(model if other else None, progress=progress)
         return time.monotonic_ns() - begun
 
     def _engine(self) -> Engine:
@@ -383,6 +388,7 @@ class Session:
         self, prompt: Prompt, system: str | None, template: bool, sampling: Mapping[str, Any], load_ns: int | None
     ) -> Submission:
         arrival_ns, asked = time.monotonic_ns(), prompt
+        _check_text(prompt, system)
         engine = self._engine()
         label = prompt if isinstance(prompt, str) else str(prompt[-1].get("content", "")) if prompt else ""
         if system is not None:
@@ -453,6 +459,17 @@ def current_session() -> Session:
     if _current is None:
         _current = Session()
     return _current
+
+
+def _check_text(prompt: Prompt, system: str | None = None) -> None:
+    """Refuse halves of surrogate pairs: no tokenizer takes them, and no message can carry them."""
+    contents = [prompt] if isinstance(prompt, str) else [str(message.get("content", "")) for message in prompt]
+    for text in (*contents, system or ""):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(text[error.start]):04x}"
+            raise PromptError(f"the text holds half of a surrogate pair ({half}), which is no character") from None
 
 
 def _vllm_factory(model: str, settings: Mapping[str, Any], progress: Progress) -> Callable[[Progress], Engine]:

@@ -173,7 +173,7 @@ def test_a_batch_with_one_unknown_cost_has_an_unknown_cost() -> None:
 
 def test_a_batch_of_which_nothing_ran() -> None:
     batch = Results([refused()])
-    assert batch.status == "✓ 0 requests · 0 in → 0 out · throughput n/a · n/a · 1 refused"
+    assert batch.status == "✗ 0 requests · 0 in → 0 out · throughput n/a · n/a · 1 refused"
     assert batch._repr_mimebundle_() == {"text/plain": batch.status}
     assert len(batch.to_pandas()) == 0
     with pytest.raises(ConfigError, match="nothing to draw"):
@@ -188,3 +188,12 @@ def test_an_answer_that_the_engine_ended_with_an_error_is_no_success() -> None:
     result = Result(make_record(make_sample([300, 400], finish="error")), DEFAULT_PRICE)
     assert result.status.startswith("✗ ")
     assert result.status.endswith("error")
+
+
+def test_a_batch_says_what_became_of_its_requests() -> None:
+    one = Results([result_of()])
+    assert one.status.startswith("✓ 1 request · ")
+    some = Results([result_of(), result_of(finish="length"), result_of(finish="abort"), refused()])
+    assert some.status.startswith("■ 3 requests · ")
+    assert some.status.endswith(" · 1 truncated · 1 interrupted · 1 refused")
+    assert Results([result_of(), result_of(finish="length")]).status.startswith("✂ 2 requests · ")

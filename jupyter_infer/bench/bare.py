@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -46,14 +47,16 @@ class BareProcess:
         try:
             self._ask(self._load)
         except BaseException:
-            self._process.kill()
+            self._end()
             raise
         return self
 
     def __exit__(self, *exc: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
         self._log.close()
 
     def run(self, prompts: Sequence[str], tokens: int) -> tuple[int, float]:
@@ -64,8 +67,9 @@ class BareProcess:
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # what it died of is said below
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait()
@@ -79,18 +83,19 @@ def main() -> None:
     """Answer the questions of stdin; nothing else may write to stdout."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an engine prints goes to stderr
-    run = _loaded(json.loads(sys.stdin.readline()))
+    run, reset = _loaded(json.loads(sys.stdin.readline()))
     _answer(answers, {})
     for line in sys.stdin:
         question = json.loads(line)
+        reset()
         begun = time.monotonic()
         tokens = run(question["prompts"], question["tokens"])
         _answer(answers, {"tokens": tokens, "seconds": time.monotonic() - begun})
 
 
-def _loaded(load: dict[str, Any]) -> Run:
+def _loaded(load: dict[str, Any]) -> tuple[Run, Callable[[], object]]:
     if "synthetic" in load:
-        return _synthetic(load["synthetic"])
+        return _synthetic(load["synthetic"]), lambda: None
     from jupyter_infer.engine.vllm_bare import bare_loop
 
     return bare_loop(load["model"], load["settings"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,13 +42,15 @@ class BenchKernel:
         from jupyter_client.manager import start_new_kernel
 
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # what it has to say comes by IOPub
-        environ = {**os.environ, **kernel_env()}
+        self._home = tempfile.TemporaryDirectory()  # the user's own configuration of the cell is not measured
+        environ = {**os.environ, **kernel_env(), "IPYTHONDIR": self._home.name}
         self._manager, self._client = start_new_kernel(kernel_name="python3", env=environ, **silent)
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
+        self._home.cleanup()
 
     def run(self, code: str) -> CellRun:
         """Run a cell and read what it shows until it is over.

@@ -1,8 +1,9 @@
 """What ``%%infer`` costs: tokens a second in a real kernel, divided by those of a bare loop around the engine.
 
-Both load on their own with the same settings, forget their prefix cache before each run and take turns, the order
-changing with each pair. A run in the kernel is timed by the front end, from sending the cell to the kernel's "idle": it
-includes the cell's text, its messages and its chart. A run of the bare loop is timed around the loop.
+Both load on their own with the same settings, several times, because one load differs from the next. They forget
+their prefix cache before each run and take turns, the order changing with each pair. A run in the kernel is timed by
+the front end, from sending the cell to the kernel's "idle": it includes the cell's text, its messages and its chart. A
+run of the bare loop is timed around the loop.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jupyter_infer.bench.synthetic import CALLS, STEP_NS
 __all__ = ["measure_overhead", "overhead_text"]
 
 BATCHES = (1, 16)
+LOADS = 3
 SYNTHETIC_TOKENS = 512
 TOPICS = ("rain", "bread", "trains", "owls", "glass", "salt", "maps", "ships", "snow", "bees", "clocks", "ink")
 Say = Callable[[str], None]
@@ -44,13 +46,19 @@ def measure_overhead(
     say("loading in the kernel")
     with BenchKernel() as kernel:
         kernel.run("%load_ext jupyter_infer")
-        kernel.run(f"%infer load {model or ''}".strip())
+        kernel.run(f"%infer load {model!r}" if model else "%infer load")
         kernel.run("import jupyter_infer as ji")
         info = kernel.value("{'name': ji.current_session().model, 'settings': ji.current_session().info.settings}")
         path = kernel.value(f"str(__import__('jupyter_infer.models').models.resolve({info['name']!r}).path)")
-        say("loading for the bare loop")
-        with BareProcess({"model": path, "settings": info["settings"]}) as bare:
-            real = _pairs(kernel, bare, pairs, tokens, say)
+        parts = []
+        for load in range(LOADS):  # one load differs from the next by as much as what is measured here
+            say(f"load {load + 1} of {LOADS}")
+            if load:
+                kernel.run("%infer unload")
+                kernel.run(f"%infer load {model!r}" if model else "%infer load")
+            with BareProcess({"model": path, "settings": info["settings"]}) as bare:
+                parts.append(_pairs(kernel, bare, -(-pairs // LOADS), tokens, say))
+        real = {count: _joined([part[count] for part in parts]) for count in parts[0]}
         real_beside = _beside_busy_cell(kernel, pairs, max(2, tokens // 4), say)
         kernel.run(f"from jupyter_infer.bench.synthetic import use_synthetic; use_synthetic({synthetic_tokens})")
         with BareProcess({"synthetic": synthetic_tokens}) as bare:
@@ -133,14 +141,24 @@ def _pair_runs(
     ours_tps = [count * tokens / cell.seconds for cell in cells]
     ratios = [mine / other for mine, other in zip(ours_tps[1:], bare_tps[1:], strict=True)]
     peaks = [cell.peak() for cell in cells]
-    return {
-        "ratio": statistics.median(ratios),
-        "ratio_of_all": statistics.harmonic_mean(ours_tps[1:]) / statistics.harmonic_mean(bare_tps[1:]),
+    made = {
         "ratios": ratios,
         "ours_tps": ours_tps[1:],
         "bare_tps": bare_tps[1:],
         "peak_messages": max(messages for messages, _ in peaks),
         "peak_bytes": max(size for _, size in peaks),
+    }
+    return _joined([made])
+
+
+def _joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the runs of several loads as one, with the ratios of all of them."""
+    lists = {name: [value for part in parts for value in part[name]] for name in ("ratios", "ours_tps", "bare_tps")}
+    return {
+        "ratio": statistics.median(lists["ratios"]),
+        "ratio_of_all": statistics.harmonic_mean(lists["ours_tps"]) / statistics.harmonic_mean(lists["bare_tps"]),
+        **lists,
+        **{name: max(part[name] for part in parts) for name in ("peak_messages", "peak_bytes")},
     }
 
 

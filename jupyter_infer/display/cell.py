@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+import html
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jupyter_infer.display.place import Place, draw_later
 from jupyter_infer.display.text import joined, printable, tail
-from jupyter_infer.errors import InferError
 from jupyter_infer.markdown import markdown_html
 from jupyter_infer.numbers import format_ns
 from jupyter_infer.records import LoadStage
 
-__all__ = ["BYTES_PER_S", "UPDATES_PER_S", "CellView", "draw_later"]
+__all__ = ["BYTES_PER_S", "UPDATES_PER_S", "CellView"]
 
 UPDATES_PER_S = 12
 BYTES_PER_S = 100_000
@@ -37,11 +37,8 @@ class CellView:
     """
 
     def __init__(self, *, markdown: bool = True) -> None:
-        from IPython.display import DisplayHandle
-
-        self._display = DisplayHandle()
+        self._place = Place()
         self._markdown = markdown
-        self._made = False
         self._next = 0.0
         self._last = ""
         self._stage: str | None = None
@@ -68,77 +65,56 @@ class CellView:
         self._next = max(self._next, time.monotonic() + len(text.encode(errors="replace")) / LONG_BYTES_PER_S)
         return True
 
-    def end(self, texts: Sequence[str]) -> None:
-        """Show the final texts."""
+    def end(self, texts: Sequence[str], *, plain: bool = False) -> None:
+        """Show the final texts; `plain` spares the time that Markdown takes."""
         text = joined(texts)
-        if self._markdown and (html := _html(texts)) is not None:
-            self._publish({"text/plain": text, "text/html": html})
-        else:
+        rendered = _html(texts) if self._markdown and not plain else None
+        if rendered is None:
             self._show(text)
+        else:
+            self._place.show({"text/plain": text, "text/html": rendered})
+            self._last = ""
+
+    def amend(self, texts: Sequence[str]) -> None:
+        """Show the final texts though others were shown as final; from any thread."""
+        self.end(texts)
+
+    def clear(self) -> None:
+        """Show nothing more of a load that came to nothing."""
+        if self._place.made:
+            self._place.show_text("")
 
     def note(self, text: str) -> None:
-        """Show a line to the user in a display of its own."""
-        from IPython.display import Pretty, display
+        """Show a line to the user in a place of its own."""
+        Place().show_text(text)
 
-        display(Pretty(text))
-
-    def later(self, make: Callable[[], Any], waiting: str | None, *, now: bool) -> None:
-        """Show what `make` returns, on a thread of its own unless it can be had now."""
-        draw_later(make, waiting, now=now)
+    def later(self, make: Callable[[], Any], waiting: str) -> None:
+        """Show what `make` returns, which is called on a thread of its own."""
+        draw_later(make, waiting)
 
     def _elapsed(self) -> str:
         return format_ns(round(time.monotonic_ns() - self._begun, -8))
 
     def _show(self, text: str) -> None:
-        if self._made and text == self._last:
+        if self._place.made and text == self._last:
             return
-        self._publish({"text/plain": text})
+        self._place.show_text(text)
         self._last = text
         size = len(text.encode(errors="replace"))
         self._next = time.monotonic() + max(1 / UPDATES_PER_S, size / BYTES_PER_S)
 
-    def _publish(self, data: dict[str, str]) -> None:
-        (self._display.update if self._made else self._display.display)(data, raw=True)  # spares IPython's formatters
-        self._made = True
-
-
-def draw_later(make: Callable[[], Any], waiting: str | None, *, now: bool) -> None:
-    """Display `waiting`, and in its place what `make` returns when it does; an error that it raises is a line.
-
-    Parameters
-    ----------
-    make
-        Called on a thread of its own, so that the cell ends at once, or right here if `now`.
-    waiting
-        What stands there until then; None if neither is to be shown.
-    now
-        Whether `make` returns at once.
-    """
-    from IPython.display import DisplayHandle, Pretty
-
-    def shown() -> Any:
-        try:
-            return make()
-        except InferError as error:
-            return Pretty(f"{type(error).__name__}: {error}")
-
-    place = DisplayHandle()
-    if now:
-        place.display(shown())
-        return
-    if waiting is not None:
-        place.display(Pretty(waiting))
-    work = shown if waiting is None else lambda: place.update(shown())
-    threading.Thread(target=work, name="jupyter-infer-display", daemon=True).start()
-
 
 def _html(texts: Sequence[str]) -> str | None:
-    """Return all texts as HTML, or None if one of them is better off as it is."""
+    """Return all texts as HTML, each rendered if it can be, or None if that is no use."""
     if sum(len(text.encode(errors="replace")) for text in texts) > MARKDOWN_BYTES:
         return None
-    parts = [markdown_html(printable(text)) for text in texts]
-    if any(part is None for part in parts):
+    rendered = [markdown_html(printable(text)) for text in texts]
+    if not any(rendered):
         return None
+    parts = [
+        part or f'<pre style="white-space:pre-wrap">{html.escape(printable(text))}</pre>'
+        for part, text in zip(rendered, texts, strict=True)
+    ]
     if len(parts) == 1:
         return parts[0]
     return "".join(

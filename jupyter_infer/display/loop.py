@@ -31,14 +31,20 @@ class View(Protocol):
     def update(self, texts: Sequence[str]) -> bool:
         """Show the texts so far, one a sample, if it is time to; return whether they are on the screen now."""
 
-    def end(self, texts: Sequence[str]) -> None:
-        """Show the final texts."""
+    def end(self, texts: Sequence[str], *, plain: bool = False) -> None:
+        """Show the final texts, as plain ones where there is no time for more."""
+
+    def amend(self, texts: Sequence[str]) -> None:
+        """Show the final texts where others were shown as final, if that can be done from another thread."""
+
+    def clear(self) -> None:
+        """Show nothing more of a load that came to nothing."""
 
     def note(self, text: str) -> None:
         """Show a line to the user that is no part of the answer."""
 
-    def later(self, make: Callable[[], Any], waiting: str | None, *, now: bool) -> None:
-        """Show what `make` returns; until it does, and unless that is `now`, show `waiting`. None shows neither."""
+    def later(self, make: Callable[[], Any], waiting: str) -> None:
+        """Show what `make` returns, and `waiting` until it does; where it can be, on a thread of its own."""
 
 
 def follow(handles: Sequence[RequestHandle | Refused], view: View, *, stream: bool = True) -> None:
@@ -71,9 +77,12 @@ def follow(handles: Sequence[RequestHandle | Refused], view: View, *, stream: bo
 
     try:
         wait_for(handles, look)
-    finally:
-        view.end([answer.read() for answer in answers])
+    except KeyboardInterrupt:
+        view.end([answer.read() for answer in answers], plain=True)
         mark()
+        raise
+    view.end([answer.read() for answer in answers])
+    mark()
 
 
 def wait_for(handles: Sequence[RequestHandle | Refused], look: Callable[[], object] = lambda: None) -> None:
@@ -91,16 +100,17 @@ def wait_for(handles: Sequence[RequestHandle | Refused], look: Callable[[], obje
         if all(handle.done for handle in running):
             over.set()
 
-    for handle in running:
-        handle.when_done(one_is_done)
-    one_is_done()
     try:
+        for handle in running:
+            handle.when_done(one_is_done)
+        one_is_done()
         while not _wait(over, POLL_S):
             look()
-    except KeyboardInterrupt:
+    except BaseException as error:  # a fault of a display, too, must leave nothing running
         for handle in running:
             handle.cancel()
-        _wait(over, STOPPED_WAIT_S)
+        if isinstance(error, KeyboardInterrupt):
+            _wait(over, STOPPED_WAIT_S)
         raise
 
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from jupyter_infer.display.cell import BYTES_PER_S, UPDATES_PER_S, CellView, draw_later
+from jupyter_infer.display.cell import BYTES_PER_S, UPDATES_PER_S, CellView
+from jupyter_infer.display.place import draw_later
 from jupyter_infer.display.text import joined, printable
 from jupyter_infer.errors import InferError
 from jupyter_infer.records import LoadStage
@@ -55,7 +56,7 @@ class TerminalView:
         self._written = len(text)
         return True
 
-    def end(self, texts: Sequence[str]) -> None:
+    def end(self, texts: Sequence[str], *, plain: bool = False) -> None:
         """Write the rest and end the line."""
         self._clear_progress()
         text = printable(texts[0]) if len(texts) == 1 else joined(texts)
@@ -66,7 +67,14 @@ class TerminalView:
         """Write a line to the user beside the answer."""
         self._progress.write(f"{text}\n")
 
-    def later(self, make: Callable[[], Any], waiting: str | None, *, now: bool) -> None:
+    def amend(self, texts: Sequence[str]) -> None:
+        """Do nothing: what is written is written."""
+
+    def clear(self) -> None:
+        """Show nothing more of a load that came to nothing."""
+        self._clear_progress()
+
+    def later(self, make: Callable[[], Any], waiting: str) -> None:
         """Wait for `make`: a terminal cannot be written to above the next prompt."""
         try:
             self._stream.write(f"{make()!r}\n")
@@ -107,13 +115,12 @@ class CellStreamView(TerminalView):
         """Show a line to the user in a display of its own."""
         self._cell.note(text)
 
-    def later(self, make: Callable[[], Any], waiting: str | None, *, now: bool) -> None:
-        """Show what `make` returns, on a thread of its own unless it can be had now."""
-        draw_later(make, waiting, now=now)
+    def later(self, make: Callable[[], Any], waiting: str) -> None:
+        """Show what `make` returns, which is called on a thread of its own."""
+        draw_later(make, waiting)
 
     def _clear_progress(self) -> None:
+        # Not by clearing the cell's output: what else it printed stays.
         if self._stage is not None:
-            from IPython.display import clear_output
-
-            clear_output(wait=True)
+            self._cell.clear()
         self._stage = None

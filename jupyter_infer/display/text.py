@@ -7,6 +7,7 @@ from collections.abc import Sequence
 __all__ = ["joined", "printable", "tail"]
 
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_CONTROL |= {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}  # halves of pairs: no message can carry them
 
 
 def printable(text: str) -> str:

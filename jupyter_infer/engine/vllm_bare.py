@@ -11,11 +11,13 @@ from jupyter_infer.engine.vllm_load import LOAD_ENVIRON
 __all__ = ["bare_loop"]
 
 
-def bare_loop(model: str, settings: Mapping[str, Any]) -> Callable[[Sequence[str], int], int]:
-    """Return a function that runs prompts as one batch and returns the number of output tokens.
+def bare_loop(
+    model: str, settings: Mapping[str, Any]
+) -> tuple[Callable[[Sequence[str], int], int], Callable[[], object]]:
+    """Return a function that runs prompts as one batch and returns the number of output tokens, and one that forgets
+    the prefix cache.
 
-    The engine is `LLMEngine` in this process, greedy, without statistics, and runs every prompt to the end. It forgets
-    its prefix cache before each run.
+    The engine is `LLMEngine` in this process, greedy, without statistics, and runs every prompt to the end.
 
     Parameters
     ----------
@@ -31,7 +33,6 @@ def bare_loop(model: str, settings: Mapping[str, Any]) -> Callable[[Sequence[str
     engine = vllm.LLMEngine.from_engine_args(vllm.EngineArgs(model=model, disable_log_stats=True, **settings))
 
     def run(prompts: Sequence[str], tokens: int) -> int:
-        engine.reset_prefix_cache()
         params = vllm.SamplingParams(
             temperature=0, max_tokens=tokens, ignore_eos=True, output_kind=vllm.DELTA, detokenize=True
         )
@@ -42,4 +43,4 @@ def bare_loop(model: str, settings: Mapping[str, Any]) -> Callable[[Sequence[str
             count += sum(len(output.token_ids) for answer in engine.step() for output in answer.outputs)
         return count
 
-    return run
+    return run, engine.reset_prefix_cache

@@ -1,9 +1,10 @@
-"""What a ``%%infer`` cell asks for: its line, its text and the defaults, checked before anything is loaded."""
+"""What a ``%%infer`` cell asks for: its line, its text and the defaults, checked as far as no engine is needed."""
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,9 @@ __all__ = ["Ask", "Shown", "read_ask", "without_semicolon"]
 
 Shown = Literal["chart", "status", "nothing", "json"]
 """What a cell shows below its answer: status line and chart, the line alone, nothing; or JSON in place of all."""
+
+NOT_SAMPLING = {"self", "prompt", "prompts", "messages", "model", "system", "template", "progress"}
+"""What the session's methods take beside sampling values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,13 @@ class Ask:
     hint: str | None
 
 
-def read_ask(line: str, body: str, defaults: Mapping[str, Any], namespace: Mapping[str, Any]) -> Ask:
+def read_ask(
+    line: str,
+    body: str,
+    defaults: Mapping[str, Any],
+    namespace: Mapping[str, Any],
+    hidden: Container[str] = (),
+) -> Ask:
     """Return what a cell asks for.
 
     Parameters
@@ -50,6 +60,8 @@ def read_ask(line: str, body: str, defaults: Mapping[str, Any], namespace: Mappi
         Values of options by field name, for the options that the line leaves out.
     namespace
         The user's variables.
+    hidden
+        Names among them that the user did not make.
 
     Raises
     ------
@@ -59,19 +71,21 @@ def read_ask(line: str, body: str, defaults: Mapping[str, Any], namespace: Mappi
     line, muted = without_semicolon(line)
     parsed = parse_line(line, OPTIONS)
     if parsed.words:
-        raise ConfigError(f"{parsed.words[0]!r} is no option; the prompt goes below the %%infer line")
+        if re.match(r"-[A-Za-z]=", word := parsed.words[0]):
+            raise ConfigError(f"{word!r}: a short option has no equals sign; write {word.replace('=', ' ', 1)}")
+        raise ConfigError(f"{word!r} is no option; the prompt goes below the %%infer line")
     typed = parsed.options
     options = {**defaults, **typed}
     template = "no_template" not in options
     if not template and "system" not in typed:
         options.pop("system", None)  # a default that means nothing to a raw completion
-    prompts, hint = _prompts(typed, body, namespace)
+    prompts, hint = _prompts(typed, body, namespace, hidden)
     ask = Ask(
         prompts=tuple(prompts),
         batch="split" in typed or "prompts" in typed,
         model=options.get("model"),
         system=options.get("system"),
-        sampling=_sampling(options),
+        sampling=_sampling(options, typed),
         template=template,
         continues="continue" in typed,
         background="background" in typed,
@@ -91,7 +105,9 @@ def without_semicolon(line: str) -> tuple[str, bool]:
     return (bare[:-1], True) if bare.endswith(";") else (line, False)
 
 
-def _prompts(typed: Mapping[str, Any], body: str, namespace: Mapping[str, Any]) -> tuple[list[str], str | None]:
+def _prompts(
+    typed: Mapping[str, Any], body: str, namespace: Mapping[str, Any], hidden: Container[str]
+) -> tuple[list[str], str | None]:
     """Return the prompts, and a hint where a cell looks as if it was meant to be interpolated."""
     text = body.removesuffix("\n")
     if "prompts" in typed:
@@ -108,16 +124,19 @@ def _prompts(typed: Mapping[str, Any], body: str, namespace: Mapping[str, Any]) 
         raise PromptError("there is no prompt between the separators; write one a piece")
     if "interpolate" in typed:
         return [interpolate(prompt, namespace) for prompt in prompts], None
-    if names := known_names(text, namespace):
+    if names := [name for name in known_names(text, namespace) if name[0] != "_" and name not in hidden]:
         return prompts, f"{{{names[0]}}} was sent as typed; %%infer -i puts the value of {names[0]} in its place"
     return prompts, None
 
 
-def _sampling(options: Mapping[str, Any]) -> dict[str, Any]:
+def _sampling(options: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: options[name] for name in SAMPLING if name in options}
     for name, value in options.get("sampling", {}).items():
-        if name in values:
-            raise ConfigError(f"--sampling {name} says again what --{name.replace('_', '-')} says; leave one out")
+        if name in typed:
+            own = next(option.names[-1] for option in OPTIONS if option.field == name)
+            raise ConfigError(f"--sampling {name} says again what {own} says; leave one out")
+        if name in NOT_SAMPLING:
+            raise ConfigError(f"unknown sampling value {name!r}")
         values[name] = value
     if "no_cache" in options:
         values["skip_reading_prefix_cache"] = True

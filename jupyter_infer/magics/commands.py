@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import importlib.metadata
 import math
 import platform
@@ -15,10 +15,10 @@ from jupyter_infer.engine.quiet import LOGS
 from jupyter_infer.errors import ConfigError, nearest
 from jupyter_infer.magics.ask import without_semicolon
 from jupyter_infer.magics.help import help_text
-from jupyter_infer.magics.line import parse_line
+from jupyter_infer.magics.line import parse_line, split_line
 from jupyter_infer.magics.tables import describe, describe_status, history_table, models_table, tokens_table
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
-from jupyter_infer.result import Result
+from jupyter_infer.result import Result, Results
 
 if TYPE_CHECKING:
     from jupyter_infer.magics.infer import InferMagics
@@ -50,7 +50,9 @@ def run_command(magics: InferMagics, line: str) -> Any:
     ConfigError
         If there is no such command, or it does not take what follows.
     """
-    line, muted = without_semicolon(line)
+    muted = False
+    if line.split()[:1] != ["tokens"]:  # where it is a part of the text
+        line, muted = without_semicolon(line)
     name, rest = [*line.split(maxsplit=1), "", ""][:2]
     command = COMMANDS.get(name or "help")
     if command is None:
@@ -75,7 +77,7 @@ def _load(magics: InferMagics, rest: str) -> None:
     }.items():
         if name in parsed.others:
             raise ConfigError(f"unknown option '--{name.replace('_', '-')}': {why}")
-    view = view_for(magics.shell, "text")
+    view = view_for(magics.shell, "text", background=True)  # one place, for the stages and what was loaded
     info = magics.session.load(parsed.words[0] if parsed.words else None, progress=view.progress, **parsed.others)
     view.end([describe(info)])
 
@@ -97,10 +99,10 @@ def _stop(magics: InferMagics, rest: str) -> None:
     _say(f"stopped {count} request{'' if count == 1 else 's'}")
 
 
-def _last(magics: InferMagics, rest: str) -> Result:
-    if not magics.session.history:
+def _last(magics: InferMagics, rest: str) -> Result | Results:
+    if (last := magics.last()) is None:
         raise ConfigError("nothing was asked yet; write a question in a %%infer cell")
-    return magics.session.history[-1]
+    return last
 
 
 def _history(magics: InferMagics, rest: str) -> None:
@@ -115,12 +117,11 @@ def _tokens(magics: InferMagics, rest: str) -> None:
     if not rest:
         raise ConfigError("%infer tokens TEXT: give the text; a quoted one is a Python string")
     text = rest
-    if rest[0] in "'\"" and rest[-1] == rest[0]:
-        try:
-            text = str(ast.literal_eval(rest))
-        except (ValueError, SyntaxError):
-            text = rest  # quotes are a part of it
-    view = view_for(magics.shell, "text")
+    with contextlib.suppress(ConfigError):  # its quotes are a part of it
+        words = split_line(rest)
+        if len(words) == 1 and words[0].quoted:
+            text = words[0].text
+    view = view_for(magics.shell, "text", background=True)
     tokens = magics.session.tokens(text, progress=view.progress)
     view.end([tokens_table(magics.session.model, text, tokens)])
 
@@ -152,6 +153,7 @@ def _clear(magics: InferMagics, rest: str) -> None:
     elif rest == "history":
         count = len(session.history)
         session.history.clear()
+        magics.forget_last()
         _say(f"{count} result{'' if count == 1 else 's'} forgotten")
     elif rest == "cache":
         if session.info is None:

@@ -11,7 +11,7 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 from jupyter_infer.batch import BatchHandle
 from jupyter_infer.display import View, follow, view_for, wait_for
 from jupyter_infer.engine.protocol import Message
-from jupyter_infer.errors import ConfigError
+from jupyter_infer.errors import ConfigError, InferError
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.magics.ask import Ask, read_ask
 from jupyter_infer.magics.body import keep_bodies, leave_bodies
@@ -52,6 +52,7 @@ class InferMagics(Magics):
     warm = Enum(LEVELS, "files", help="what %load_ext reads ahead, or imports, in the background").tag(config=True)
 
     _chat: Chat | None = None
+    _asked: RequestHandle | BatchHandle | None = None
 
     @observe("warm")
     def _warm(self, change: Any) -> None:
@@ -73,70 +74,105 @@ class InferMagics(Magics):
         """Let ``--continue`` find nothing."""
         self._chat = None
 
+    def forget_last(self) -> None:
+        """Let ``%infer last`` find nothing of a cell's."""
+        self._asked = None
+
+    def last(self) -> Result | Results | None:
+        """Return what the last cell gave, or a script since; waits for the step of an interrupted one."""
+        newest = self.session.history[-1] if self.session.history else None
+        try:
+            own = None if self._asked is None else self._asked.result()
+        except InferError:
+            own = None
+        if own is None or newest is None:
+            return own or newest
+        arrivals = [result.record.arrival_ns for result in (own.done if isinstance(own, Results) else [own])]
+        return newest if newest.record.arrival_ns > max(arrivals, default=0) else own
+
+    def mute(self, value: Any) -> None:
+        """Keep a cell's value as ``_`` and ``Out[n]`` without showing it."""
+        self.shell.displayhook.update_user_ns(value)
+
     def _ask(self, line: str, cell: str) -> Result | Results | RequestHandle | BatchHandle | None:
-        ask = read_ask(line, cell, self._defaults(), self.shell.user_ns)
+        ask = read_ask(line, cell, self._defaults(), self.shell.user_ns, self.shell.user_ns_hidden)
         messages = self._conversation() if ask.continues else []
         view = view_for(self.shell, "text" if ask.shown == "json" else ask.format, background=ask.background)
-        if ask.model is not None and ask.model.lower() != self.session.model.lower():
-            self.session.load(ask.model, progress=view.progress)
-        handle = self._submit(ask, messages, view)
+        handle = self._submitted(ask, messages, view)
         if ask.background:
-            self._follow_later(ask, handle, view)
-            self._keep(ask, handle)
-            return handle
-        handles = handle if isinstance(handle, BatchHandle) else [handle]
+            return self._follow_later(ask, handle, view)
         try:
+            self._remember(ask, messages, handle)
+            handles = handle if isinstance(handle, BatchHandle) else [handle]
             if ask.shown == "json":
                 wait_for(handles)
             else:
                 follow(handles, view, stream=ask.stream)
         except KeyboardInterrupt:
-            self._remember(ask, messages, handle)
-
-            def partly() -> Result | Results:
-                result = self.session.result(handle)
-                self._keep(ask, result)
-                return result.shown_as("chart" if ask.shown == "chart" else "status")  # a mark there must be
-
-            view.later(partly, "■ interrupted …", now=handle.done)
+            handle.cancel()
+            self._keep(ask, handle)
+            view.later(lambda: self._partly(ask, handle, view), "■ interrupted …")
             raise Interrupted("the text so far is kept; %infer last shows its times") from None
         result = self.session.result(handle)
-        self._remember(ask, messages, handle)
+        self._keep(ask, result)
         if ask.shown == "json":
             view.end([_json(result)])
-        if ask.hint:
+        elif ask.hint:
             view.note(f"hint: {ask.hint}")
-        self._keep(ask, result)
         if ask.shown in ("chart", "status"):
             return result.shown_as(ask.shown)
         self.mute(result)
         return None
 
-    def _submit(self, ask: Ask, messages: list[Message], view: View) -> RequestHandle | BatchHandle:
-        options = {"template": ask.template, "progress": view.progress, **ask.sampling}
-        if ask.continues:
-            return self.session.submit([*messages, {"role": "user", "content": ask.prompts[0]}], **options)
-        if ask.batch:
-            return self.session.submit_batch(ask.prompts, system=ask.system, **options)
-        return self.session.submit(ask.prompts[0], system=ask.system, **options)
+    def _submitted(self, ask: Ask, messages: list[Message], view: View) -> RequestHandle | BatchHandle:
+        """Hand the request over; a load that it waits for is shown, and goes from the cell if it comes to nothing."""
+        options = {"template": ask.template, "model": ask.model, "progress": view.progress, **ask.sampling}
+        try:
+            if ask.continues:
+                return self.session.submit([*messages, {"role": "user", "content": ask.prompts[0]}], **options)
+            if ask.batch:
+                return self.session.submit_batch(ask.prompts, system=ask.system, **options)
+            return self.session.submit(ask.prompts[0], system=ask.system, **options)
+        except KeyboardInterrupt:
+            view.clear()
+            if self.session.status().state == "loading":
+                raise Interrupted("the model loads on; the next cell uses it, %infer unload ends it") from None
+            raise
+        except BaseException:
+            view.clear()
+            raise
 
-    def _follow_later(self, ask: Ask, handle: RequestHandle | BatchHandle, view: View) -> None:
-        """Let the text come to this cell while others run."""
+    def _partly(self, ask: Ask, handle: RequestHandle | BatchHandle, view: View) -> Result | Results:
+        """Return what an interrupted cell gave, once the step that ran then is over, with all of its text shown."""
+        result = self.session.result(handle)
+        self._keep(ask, result)
+        if ask.shown != "json":
+            view.amend(_texts(result))
+        return result.shown_as("chart" if ask.shown == "chart" else "status")  # a mark there must be
 
-        def make() -> Result | Results:
+    def _follow_later(
+        self, ask: Ask, handle: RequestHandle | BatchHandle, view: View
+    ) -> RequestHandle | BatchHandle | None:
+        """Let the text come to this cell while others run; return the cell's value."""
+        muted = ask.shown == "nothing"
+
+        def make() -> Result | Results | None:
             follow(handle if isinstance(handle, BatchHandle) else [handle], view, stream=ask.stream)
             result = self.session.result(handle)
+            if muted:
+                return None if result.status.startswith(("✓", "✂")) else result.shown_as("status")
             return result.shown_as("status") if ask.shown == "status" else result
 
         if getattr(self.shell, "kernel", None) is not None:  # a terminal has one place, where the next prompt stands
             view.update(["…"])  # here, because a display that another thread makes goes to the cell that runs then
-            view.later(make, None if ask.shown == "nothing" else "▷ in the background …", now=False)
+            view.later(make, "" if muted else "▷ in the background …")
         if ask.hint:
             view.note(f"hint: {ask.hint}")
-
-    def mute(self, value: Any) -> None:
-        """Keep a cell's value as ``_`` and ``Out[n]`` without showing it."""
-        self.shell.displayhook.update_user_ns(value)
+        self._keep(ask, handle)
+        if muted:
+            self.mute(handle)
+            return None
+        return handle
 
     def _keep(self, ask: Ask, value: Any) -> None:
         """Keep a cell's value under the name that the cell gives it."""
@@ -150,11 +186,13 @@ class InferMagics(Magics):
         return messages
 
     def _remember(self, ask: Ask, messages: list[Message], handle: RequestHandle | BatchHandle) -> None:
-        """Keep what ``--continue`` goes on with: one answer to one question."""
-        self._chat = None
+        """Keep what ``--continue`` goes on with, one answer to one question, and what ``%infer last`` shows."""
+        self._asked, self._chat = handle, None
         if isinstance(handle, RequestHandle) and handle.samples == 1 and ask.template:
-            system: list[Message] = [{"role": "system", "content": ask.system}] if ask.system and not messages else []
-            self._chat = Chat((*system, *messages, {"role": "user", "content": ask.prompts[0]}), handle)
+            before = list(messages)
+            if ask.system is not None and not messages:
+                before = [{"role": "system", "content": ask.system}]
+            self._chat = Chat((*before, {"role": "user", "content": ask.prompts[0]}), handle)
 
     def _defaults(self) -> dict[str, Any]:
         """Return the options that are set by configuration."""
@@ -198,4 +236,14 @@ def _json(result: Result | Results) -> str:
         return {**figures(item), "texts": item.texts, "price": str(item.price)}
 
     found = plain(result) if isinstance(result, Result) else [plain(item) for item in result]
-    return json.dumps(found, ensure_ascii=False)
+    return json.dumps(found)  # in ASCII, which no display changes
+
+
+def _texts(result: Result | Results) -> list[str]:
+    """Return every text that a cell shows, in order."""
+    items = [result] if isinstance(result, Result) else list(result)
+    return [
+        text
+        for item in items
+        for text in (item.texts if isinstance(item, Result) else [f"{type(item.error).__name__}: {item.error}"])
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_infer.charts.labels import cut
-from jupyter_infer.models import CATALOG, on_disk
+from jupyter_infer.models import CATALOG, canonical_name, on_disk
 from jupyter_infer.numbers import format_count, format_ns, format_rate
 from jupyter_infer.pricing import format_usd
 from jupyter_infer.records import EngineInfo
@@ -74,7 +74,7 @@ def history_table(history: Sequence[Result]) -> str:
 
 def models_table(session: Session) -> str:
     """Return the models of the catalogue, a line each."""
-    loaded = session.model if session.info else None
+    loaded = canonical_name(session.model) if session.info else None
     rows = [("name", "hub id", "bf16 weights", "")]
     for model in CATALOG:
         place = "loaded" if model.name == loaded else "on this machine" if on_disk(model) else ""

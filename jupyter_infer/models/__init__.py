@@ -8,7 +8,7 @@ from jupyter_infer.models.folder import check_folder
 from jupyter_infer.models.gguf import convert_gguf
 from jupyter_infer.models.here import default_model_here
 from jupyter_infer.models.hub import hub_answers
-from jupyter_infer.models.resolve import ResolvedModel, Source, on_disk, resolve
+from jupyter_infer.models.resolve import ResolvedModel, Source, canonical_name, on_disk, resolve
 
 __all__ = [
     "CATALOG",
@@ -17,6 +17,7 @@ __all__ = [
     "ResolvedModel",
     "Source",
     "cache_dir",
+    "canonical_name",
     "check_folder",
     "convert_gguf",
     "default_model",

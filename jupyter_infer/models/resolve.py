@@ -16,7 +16,7 @@ from jupyter_infer.models.gguf import convert_gguf
 from jupyter_infer.models.hub import cached_snapshot, download_snapshot, hub_answers
 from jupyter_infer.models.wheel import cached_wheel_model, convert_wheel
 
-__all__ = ["ResolvedModel", "Source", "on_disk", "resolve"]
+__all__ = ["ResolvedModel", "Source", "canonical_name", "on_disk", "resolve"]
 
 Source = Literal["folder", "gguf", "hub", "wheel"]
 
@@ -80,6 +80,16 @@ def resolve(name: str | os.PathLike[str], *, progress: Progress | None = None) -
     near = nearest(text.lower(), known_models())
     hint = f"{near} Or give" if near else f"; give one of {', '.join(known_models())},"
     raise ModelError(f"no model {text!r}{hint} a hub id (org/name), a model folder or a .gguf file")
+
+
+def canonical_name(name: str) -> str:
+    """Return the one name of a model that has several: its short name, else an absolute path, else itself."""
+    text = name.strip()
+    for model in CATALOG:
+        if text.lower() == model.name or text == model.hub_id:
+            return model.name
+    path = os.path.expanduser(text)
+    return os.path.realpath(path) if os.path.exists(path) else text
 
 
 def on_disk(model: CatalogModel) -> bool:

@@ -48,7 +48,7 @@ def test_every_figure_of_a_request_is_shown() -> None:
     text = " ".join(Page(static_html([make_record(cached=16)], DEFAULT_PRICE, status="ok")).texts)
     for figure in ("24 → 64", "16 (warm)", "12 ms", "320 ms", "1.64 s", "332 ms", "26 ms", "38.5 tok/s", "1.97 s"):
         assert figure in text
-    for figure in ("5.6e-6", "2.7e-05", "stop", "arrival → first output token", "0.05/h assumed"):
+    for figure in ("5.6e-6", "2.7e-5", "stop", "arrival → first output token", "0.05/h assumed"):
         assert figure in text
 
 

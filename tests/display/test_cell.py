@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from builders import make_record
 from gate import wait_for_drawing
+from IPython.core.displaypub import CapturingDisplayPublisher
 
 from jupyter_infer.display import BYTES_PER_S, UPDATES_PER_S, CellView, follow
 from jupyter_infer.display.cell import TAIL_CHARS
@@ -91,13 +92,13 @@ def test_a_second_carries_300_kb_at_most(timeline: Timeline, outputs: list[Any],
         timeline.now = 0.0
         outputs.clear()
         view = CellView()
-        spy = view._publish
+        spy = view._place.show
 
         def noted(data: Any, spy: Any = spy) -> None:
             spy(data)
             sent.append((timeline.now, len(str(outputs[-1]["data"]).encode())))
 
-        view._publish = noted  # type: ignore[method-assign]
+        view._place.show = noted  # type: ignore[method-assign]
         piece = letter * (100 // len(letter.encode()))
         follow([Answer(timeline, [piece] * (size // 100)).handle], view)
         end = sent[-1][0]
@@ -209,7 +210,7 @@ def test_a_note_has_a_place_of_its_own(outputs: list[Any]) -> None:
 
 def test_after_an_interrupt_the_result_is_shown_when_the_engine_let_go(outputs: list[Any]) -> None:
     handle = RequestHandle("r1", lambda: None)
-    CellView().later(lambda: handle.record() and "the result", "■ interrupted …", now=False)
+    CellView().later(lambda: handle.record() and "the result", "■ interrupted …")
     assert texts_of(outputs) == ["■ interrupted …"]
     handle.finished(make_record())
     wait_for_drawing()
@@ -218,16 +219,47 @@ def test_after_an_interrupt_the_result_is_shown_when_the_engine_let_go(outputs: 
     assert outputs[0]["transient"] == outputs[1]["transient"]
 
 
-def test_after_an_interrupt_that_was_quick_the_result_is_shown_at_once(outputs: list[Any]) -> None:
+def test_what_comes_later_is_not_caught_by_a_cell_that_captures(outputs: list[Any], plain_shell: Any) -> None:
     handle = RequestHandle("r1", lambda: None)
+    view = CellView(markdown=False)
+    view.update(["a"])
+    view.later(lambda: handle.record() and "the result", "waiting")
+    plain_shell.display_pub = CapturingDisplayPublisher()  # as %%capture does
     handle.finished(make_record())
-    CellView().later(lambda: "the result", "■ interrupted …", now=True)
-    assert texts_of(outputs) == ["'the result'"]
+    wait_for_drawing()
+    view.end(["ab"])
+    assert plain_shell.display_pub.outputs == []
+    assert texts_of(outputs) == ["a", "waiting", "'the result'", "ab"]
+
+
+def test_what_comes_later_can_be_nothing(outputs: list[Any]) -> None:
+    CellView().later(lambda: None, "")
+    wait_for_drawing()
+    assert texts_of(outputs) == [""]
+
+
+def test_texts_can_be_amended_and_a_load_taken_back(outputs: list[Any]) -> None:
+    view = CellView()
+    view.clear()
+    assert outputs == []
+    view.end(["so *far*"], plain=True)
+    assert set(outputs[-1]["data"]) == {"text/plain"}
+    view.amend(["so *far* and on"])
+    assert "<em>far</em> and on" in outputs[-1]["data"]["text/html"]
+    view.clear()
+    assert texts_of(outputs)[-1] == ""
+
+
+def test_an_empty_answer_leaves_the_others_rendered(outputs: list[Any]) -> None:
+    CellView().end(["**a**", "", "b"])
+    html = outputs[-1]["data"]["text/html"]
+    assert "<strong>a</strong>" in html
+    assert html.count("[2]") == 1
 
 
 def test_after_an_interrupt_a_failure_is_a_line(outputs: list[Any]) -> None:
     handle = RequestHandle("r1", lambda: None)
-    CellView().later(handle.record, "■ interrupted …", now=False)
+    CellView().later(handle.record, "■ interrupted …")
     handle.failed(EngineFailed("the engine stopped"))
     wait_for_drawing()
     assert texts_of(outputs)[-1] == "EngineFailed: the engine stopped"

@@ -88,6 +88,15 @@ def test_an_answer_that_is_not_streamed_is_shown_once(timeline: Timeline, output
     assert all(text.endswith("s") and " tokens so far · " in text for text in before)
 
 
+def test_a_display_that_fails_leaves_nothing_running(timeline: Timeline) -> None:
+    answer = Answer(timeline, ["a "] * 1000)
+    view = TerminalView(io.StringIO())
+    view.update = lambda texts: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    with pytest.raises(ZeroDivisionError):
+        follow([answer.handle], view)
+    assert answer.handle.done
+
+
 def test_waiting_for_a_batch_shows_nothing_and_an_interrupt_stops_it(timeline: Timeline, outputs: list[Any]) -> None:
     answer = Answer(timeline, ["a"] * 10)
     wait_for([answer.handle, Refused("x", PromptError("empty"))])

@@ -49,7 +49,7 @@ def test_several_answers_are_written_to_a_terminal_at_the_end() -> None:
 def test_a_terminal_waits_for_the_step_of_an_interrupted_request() -> None:
     stream, handle = io.StringIO(), RequestHandle("r1", lambda: None)
     handle.finished(make_record())
-    TerminalView(stream).later(lambda: "the result", "■ interrupted …", now=True)
+    TerminalView(stream).later(lambda: "the result", "■ interrupted …")
     assert stream.getvalue() == "'the result'\n"
 
 
@@ -78,16 +78,13 @@ def test_plain_text_in_a_cell_is_deltas_on_stdout_within_the_budget(timeline: Ti
 def test_plain_text_in_a_cell_takes_the_place_of_the_load(
     timeline: Timeline, outputs: list[Any], plain_shell: Any
 ) -> None:
-    cleared = []
-    plain_shell.display_pub.clear_output = lambda wait=False: cleared.append(wait)
     stream = io.StringIO()
     view = CellStreamView(stream)
     view.progress(LoadStage("import"))
     assert [message["data"]["text/plain"] for message in outputs] == ["loading · import · 0 s"]
     view.end(["Hi"])
-    view.end(["again"])
-    assert cleared == [True]  # when the next output comes, and once
-    assert stream.getvalue().startswith("Hi\n")
+    assert [message["data"]["text/plain"] for message in outputs][1:] == [""]  # and what else was printed stays
+    assert stream.getvalue() == "Hi\n"
 
 
 @pytest.mark.parametrize(

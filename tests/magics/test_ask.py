@@ -111,6 +111,15 @@ def test_a_default_system_message_does_not_stop_a_conversation() -> None:
     assert ask_of("-c", defaults={"system": "short"}).continues
 
 
+def test_any_other_sampling_value_goes_before_a_default() -> None:
+    assert ask_of("--sampling max_tokens 5", defaults={"max_tokens": 9}).sampling == {"max_tokens": 5}
+
+
+def test_names_that_the_user_did_not_make_get_no_hint() -> None:
+    ask = read_ask("", r"\frac{In}{_}", {}, {"In": [], "_": 1}, hidden={"In"})
+    assert ask.hint is None
+
+
 # What cannot be.
 
 
@@ -136,6 +145,7 @@ def test_a_default_system_message_does_not_stop_a_conversation() -> None:
         ("-c --no-template", "Hi", "a conversation needs the chat template; leave out --continue or --no-template"),
         ("-b --json", "Hi", "--json prints when the answer is there; leave out --background or --json"),
         ("-t 0 --sampling temperature 1", "Hi", "--sampling temperature says again what --temperature says"),
+        ("-n 2 --sampling n 2", "Hi", "--sampling n says again what -n says"),
         ("--stop", "Hi", "--stop needs a value: --stop TEXT"),
         ("-n two", "Hi", "-n takes a whole number, not 'two'"),
         ("--top-p x", "Hi", "--top-p takes a number, not 'x'"),

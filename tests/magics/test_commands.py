@@ -164,6 +164,14 @@ def test_tokens_are_shown_with_their_pieces(shell: Any, capsys: pytest.CaptureFi
     assert [piece.split(" ", 1)[1] for piece in pieces.split(" · ")] == ["'one'", "'two'", "'three'"]
 
 
+@pytest.mark.parametrize(("line", "count"), [("print(1);", 1), ('"a", "b"', 2), ('"open', 1)])
+def test_the_text_of_tokens_is_taken_as_typed(
+    shell: Any, capsys: pytest.CaptureFixture[str], line: str, count: int
+) -> None:
+    ask(shell, f"%infer tokens {line}")
+    assert f"{count} token{'s' * (count > 1)} of scripted · {len(line)} characters" in capsys.readouterr().out
+
+
 def test_a_long_text_shows_its_first_tokens() -> None:
     text = tokens_table("m", "x" * 5000, [(1, "x")] * 5000)
     assert text.startswith("5,000 tokens of m · 5,000 characters")

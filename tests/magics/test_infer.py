@@ -298,6 +298,11 @@ def test_an_answer_in_the_background_is_no_part_of_the_conversation(shell: Any) 
     assert ask(shell, "%%infer -c\nTwo").record.prompt == "One\nHello, world.\nTwo"
 
 
+def test_an_empty_system_message_is_one_too(shell: Any) -> None:
+    ask(shell, '%%infer -s ""\nOne')
+    assert ask(shell, "%%infer -c\nTwo").record.prompt == "\nOne\nHello, world.\nTwo"
+
+
 # The background.
 
 
@@ -336,7 +341,54 @@ def test_a_background_batch_is_a_handle_of_all(shell: Any) -> None:
     assert handle.done
 
 
+def test_a_muted_background_cell_shows_its_text_alone(kernel: Any) -> None:
+    ask(kernel, "%infer load")
+    del kernel.display_pub.outputs[:]
+    assert ask(kernel, "%%infer -b ;\nHi") is None
+    assert kernel.user_ns["_"].result(WAIT).text == "Hello, world."
+    wait_for_drawing()
+    assert shown(kernel) == ["Hello, world.", ""]
+
+
+def test_the_last_result_of_a_batch_is_the_batch(shell: Any, session: Session) -> None:
+    batch = ask(shell, "%%infer --split\na\n---\nb")
+    assert list(ask(shell, "%infer last")) == list(batch)
+    newer = session.generate("from a script")
+    assert ask(shell, "%infer last") is newer
+    ask(shell, "%infer clear history")
+    with pytest.raises(ConfigError, match="nothing was asked yet"):
+        ask(shell, "%infer last")
+
+
+def test_a_load_through_an_option_is_in_the_record(shell: Any) -> None:
+    ask(shell, "%infer load")
+    assert ask(shell, "%%infer -m other\nHi").record.load_ns is not None
+    assert ask(shell, "%%infer -m other\nHi").record.load_ns is None
+
+
+def test_json_is_whole_whatever_the_answer(
+    plain_shell: Any, scripted_session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = "a\x85b\ud800 ü🙂\x1b"
+    use_session(scripted_session(Script(answer=lambda prompt: [answer])), monkeypatch)
+    plain_shell.run_line_magic("load_ext", "jupyter_infer")
+    plain_shell.user_ns["x"] = 1
+    ask(plain_shell, "%infer load")
+    capsys.readouterr()
+    ask(plain_shell, "%%infer --json\n{x}")  # and no hint
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[0])["text"] == answer
+    assert "hint" not in out + err
+
+
 # Mistakes.
+
+
+def test_half_a_surrogate_pair_is_one_line(shell: Any) -> None:
+    with pytest.raises(PromptError, match="half of a surrogate pair"):
+        ask(shell, "%%infer -s '\\ud800'\nHi")
+    shell.user_ns["qs"] = ["a\ud800b", "good"]
+    assert ask(shell, "%%infer --prompts qs").texts == (None, "Hello, world.")
 
 
 @pytest.mark.parametrize(
@@ -355,6 +407,9 @@ def test_a_background_batch_is_a_handle_of_all(shell: Any) -> None:
         ("%%infer -c\nHi", "ConfigError: there is no conversation to continue; ask without --continue first"),
         ("%%infer --no-template -s x\nHi", "ConfigError: a system message needs the chat template; leave out"),
         ("%%infer --prompts qs", "ConfigError: --prompts: there is no variable 'qs'"),
+        ("%%infer --sampling system x\nHi", "ConfigError: unknown sampling value 'system'"),
+        ("%%infer -t=0\nHi", "ConfigError: '-t=0': a short option has no equals sign; write -t 0"),
+        ("%infer tokens '\\ud800'", "PromptError: the text holds half of a surrogate pair (\\ud800)"),
         ("%infer lod", "ConfigError: unknown command 'lod'; did you mean 'load'"),
         ("%infer frobnicate", "ConfigError: unknown command 'frobnicate'; there is: load, unload, status"),
         ("%infer load a b", "ConfigError: one model at a time; got a, b"),
@@ -526,10 +581,12 @@ def test_an_interrupt_in_a_kernel(interrupted: Any, plain_shell: Any) -> None:
     outcome, session = interrupted(CellView)
     assert isinstance(outcome.error_in_exec, Interrupted)
     session._worker.ask(lambda engine: None).wait(WAIT)
-    texts = [message["data"]["text/plain"] for message in plain_shell.display_pub.outputs]
-    assert any(text.startswith("first:0 first:1 first:2 first:3 first:4 ") for text in texts)
-    assert texts[-1].startswith("■ scripted · ")  # the result of what there is, in the interrupted cell
-    assert "interrupted" in texts[-1]
+    wait_for_drawing()
+    text, status = shown(plain_shell)
+    assert text == "first:0 first:1 first:2 first:3 first:4 first:5 "  # the one that was on its way, too
+    assert status.startswith("■ scripted · ")  # the result of what there is, in the interrupted cell
+    assert "interrupted" in status
+    assert ask(plain_shell, "%infer last").record is session.history[-1].record
     check_aftermath(plain_shell, session)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_infer.errors import ModelError
-from jupyter_infer.models import ResolvedModel, resolve
+from jupyter_infer.models import ResolvedModel, canonical_name, resolve
 from jupyter_infer.models import wheel as wheel_module
 from jupyter_infer.models.catalog import CATALOG
 
@@ -149,3 +149,14 @@ def test_a_folder_with_a_typing_error(model_folder: Path) -> None:
 def test_a_resolved_model_is_a_value(model_folder: Path) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         resolve(model_folder).name = "other"  # type: ignore[misc]
+
+
+def test_a_model_has_one_canonical_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name in ("smollm2-135m", " SmolLM2-135M ", "HuggingFaceTB/SmolLM2-135M-Instruct"):
+        assert canonical_name(name) == "smollm2-135m"
+    assert (
+        canonical_name("./folder") == canonical_name(str(tmp_path / "folder")) == str((tmp_path / "folder").resolve())
+    )
+    assert canonical_name("org/other") == "org/other"
