@@ -118,9 +118,10 @@ class Notebook:
     def run(self, index: int) -> None:
         """Run a cell without waiting for its end; JupyterLab ignores this until the kernel is connected."""
         for _ in range(30):
-            self.cell(index).locator(".cm-content").click()
-            self.page.keyboard.press("Shift+Enter")
+            self.accept_dialogs()
             try:
+                self.cell(index).locator(".cm-content").click(timeout=5_000)
+                self.page.keyboard.press("Shift+Enter")
                 self.page.wait_for_function(
                     "i => !/^\\[ ?\\]:/.test(document.querySelectorAll('.jp-Notebook .jp-CodeCell')[i]"
                     ".querySelector('.jp-InputPrompt').textContent.trim())",
@@ -131,6 +132,12 @@ class Notebook:
             except Exception:
                 continue
         raise AssertionError("the kernel did not take the cell")
+
+    def accept_dialogs(self) -> None:
+        """Close what JupyterLab asks on a slow machine, such as which kernel to take."""
+        for dialog in self.page.locator(".jp-Dialog").all():
+            print("JupyterLab asked:", dialog.inner_text())
+            dialog.locator("button.jp-mod-accept").first.click()
 
     def finished(self, index: int) -> None:
         """Wait until a cell has run."""
