@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     overhead.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
     overhead.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
-    overhead.add_argument("--pairs", type=_positive, default=5, metavar="N", help="runs of each, in turn (5)")
+    overhead.add_argument("--pairs", type=_positive, default=6, metavar="N", help="runs of each, in turn (6)")
     overhead.add_argument("--tokens", type=_positive, default=64, metavar="N", help="output tokens a request (64)")
     overhead.set_defaults(run=_bench_overhead)
     kernel = commands.add_parser("kernel", help="the Jupyter kernel with the right environment")

@@ -35,7 +35,7 @@ def measure_overhead(
     model
         What to load; None for this machine's default.
     pairs
-        Runs of each, in turn.
+        Runs of each, in turn; rounded up to as many for each load.
     tokens
         Output tokens a request.
     synthetic_tokens
@@ -43,6 +43,8 @@ def measure_overhead(
     say
         Told what is being done.
     """
+    each = -(-pairs // LOADS)
+    pairs = each * LOADS
     say("loading in the kernel")
     with BenchKernel() as kernel:
         kernel.run("%load_ext jupyter_infer")
@@ -57,7 +59,7 @@ def measure_overhead(
                 kernel.run("%infer unload")
                 kernel.run(f"%infer load {model!r}" if model else "%infer load")
             with BareProcess({"model": path, "settings": info["settings"]}) as bare:
-                parts.append(_pairs(kernel, bare, -(-pairs // LOADS), tokens, say))
+                parts.append(_pairs(kernel, bare, each, tokens, say))
         real = {count: _joined([part[count] for part in parts]) for count in parts[0]}
         real_beside = _beside_busy_cell(kernel, pairs, max(2, tokens // 4), say)
         kernel.run(f"from jupyter_infer.bench.synthetic import use_synthetic; use_synthetic({synthetic_tokens})")

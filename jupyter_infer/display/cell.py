@@ -40,7 +40,7 @@ class CellView:
         self._place = Place()
         self._markdown = markdown
         self._next = 0.0
-        self._last = ""
+        self._last: str | None = None  # the plain text that stands there
         self._stage: str | None = None
         self._begun = time.monotonic_ns()
 
@@ -73,7 +73,7 @@ class CellView:
             self._show(text)
         else:
             self._place.show({"text/plain": text, "text/html": rendered})
-            self._last = ""
+            self._last = None
 
     def amend(self, texts: Sequence[str]) -> None:
         """Show the final texts though others were shown as final; from any thread."""
@@ -82,7 +82,7 @@ class CellView:
     def clear(self) -> None:
         """Show nothing more of a load that came to nothing."""
         if self._place.made:
-            self._place.show_text("")
+            self._show("")
 
     def note(self, text: str) -> None:
         """Show a line to the user in a place of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,8 +27,6 @@ def bare_loop(
     settings
         vLLM `EngineArgs`.
     """
-    import os
-
     os.environ.update(LOAD_ENVIRON)
     vllm = import_vllm()
     engine = vllm.LLMEngine.from_engine_args(vllm.EngineArgs(model=model, disable_log_stats=True, **settings))

@@ -77,7 +77,7 @@ def _load(magics: InferMagics, rest: str) -> None:
     }.items():
         if name in parsed.others:
             raise ConfigError(f"unknown option '--{name.replace('_', '-')}': {why}")
-    view = view_for(magics.shell, "text", background=True)  # one place, for the stages and what was loaded
+    view = view_for(magics.shell, "text", in_place=True)  # one place, for the stages and what was loaded
     info = magics.session.load(parsed.words[0] if parsed.words else None, progress=view.progress, **parsed.others)
     view.end([describe(info)])
 
@@ -121,7 +121,7 @@ def _tokens(magics: InferMagics, rest: str) -> None:
         words = split_line(rest)
         if len(words) == 1 and words[0].quoted:
             text = words[0].text
-    view = view_for(magics.shell, "text", background=True)
+    view = view_for(magics.shell, "text", in_place=True)
     tokens = magics.session.tokens(text, progress=view.progress)
     view.end([tokens_table(magics.session.model, text, tokens)])
 

@@ -97,7 +97,7 @@ class InferMagics(Magics):
     def _ask(self, line: str, cell: str) -> Result | Results | RequestHandle | BatchHandle | None:
         ask = read_ask(line, cell, self._defaults(), self.shell.user_ns, self.shell.user_ns_hidden)
         messages = self._conversation() if ask.continues else []
-        view = view_for(self.shell, "text" if ask.shown == "json" else ask.format, background=ask.background)
+        view = view_for(self.shell, "text" if ask.shown == "json" else ask.format, in_place=ask.background)
         handle = self._submitted(ask, messages, view)
         if ask.background:
             return self._follow_later(ask, handle, view)

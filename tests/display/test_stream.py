@@ -103,4 +103,4 @@ def test_each_front_end_gets_the_view_that_suits_it(
     plain_shell: Any, kernel: bool, format: str | None, background: bool, kind: type
 ) -> None:
     shell = SimpleNamespace(kernel=object()) if kernel else plain_shell
-    assert type(view_for(shell, format, background=background)) is kind
+    assert type(view_for(shell, format, in_place=background)) is kind
