@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,7 +26,9 @@ def parse_value(text: str) -> Any:
     if text.strip().lower() in words:
         return words[text.strip().lower()]
     try:
-        return ast.literal_eval(text.strip())
+        with warnings.catch_warnings():  # it may be no Python at all
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 

@@ -7,6 +7,7 @@ builtin it is (`ValueError`, `RuntimeError`, …). A fault of ours is raised as 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = [
@@ -23,8 +24,14 @@ __all__ = [
 ]
 
 
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
 class InferError(Exception):
-    """Base of all errors that a user can mend."""
+    """Base of all errors that a user can mend. Its message is one line, whatever the user's words in it."""
+
+    def __str__(self) -> str:
+        return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], super().__str__())
 
     def _render_traceback_(self) -> list[str]:
         """Show one line in IPython instead of a traceback (IPython's display protocol)."""

@@ -36,6 +36,9 @@ _ADDRESS = re.compile(r"https?://[^/\\]|mailto:", re.IGNORECASE)
 
 _LANGUAGE = re.compile(r"[\w+-]+", re.ASCII)
 
+_PIPE = re.compile(r"(?<!\\)\|")
+"""What stands between two cells of a table."""
+
 # Between the delimiters stand escaped pairs and other characters. No formula holds the beginning of another one, so
 # that many unclosed ones cost no more than one, nor a backtick, since code comes first: `$6 and code `[$]``.
 _INSIDE = r"((?:\\{}|[^\\`{}])++)"
@@ -95,6 +98,7 @@ def _parser() -> MarkdownIt:
     parser.disable("reference")  # a list of sources, `[1]: https://…`, would vanish from the answer
     parser.validateLink = lambda url: bool(_ADDRESS.match(url))  # type: ignore[method-assign]
     parser.inline.ruler.before("escape", "formula", _inline_formula)
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
     interrupts = ["paragraph", "blockquote", "list"]
     parser.block.ruler.before("fence", "formula_block", _block_formula, {"alt": interrupts})
     rules: dict[str, Callable[[Token], str]] = {
@@ -150,6 +154,25 @@ def _block_formula(state: StateBlock, start: int, end: int, silent: bool) -> boo
     return True
 
 
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Take a table, a rule of the parser, and keep what that drops: cells beyond the head's, in a row's last one."""
+    from markdown_it.rules_block import table
+
+    before = len(state.tokens)
+    if not table(state, start, end, silent):
+        return False
+    made = state.tokens[before:]
+    rows = [index for index, token in enumerate(made) if token.type == "tr_open"]
+    for first, after in zip(rows, [*rows[1:], len(made)], strict=True):
+        number = (made[first].map or [start])[0]
+        cells = [token for token in made[first:after] if token.type == "inline"]
+        parts = _PIPE.split(_line(state, number).removeprefix("|"))
+        parts = parts[:-1] if not parts[-1] else parts
+        if len(parts) > len(cells):
+            cells[-1].content = "|".join(parts[len(cells) - 1 :]).replace("\\|", "|").strip()
+    return True
+
+
 def _is_prose(source: str) -> bool:
     """Return whether dollars stand around words rather than mathematics."""
     return source[0] == "$" and bool(_WORD.search(source)) and not _MARKS.search(source)
@@ -173,9 +196,11 @@ def _link(token: Token) -> str:
 
 
 def _code(token: Token) -> str:
-    language = token.info.strip().split(" ")[0]
+    info = token.info.strip()
+    language, _, rest = info.partition(" ")
     named = f' class="language-{language}"' if _LANGUAGE.fullmatch(language) else ""
-    return f'<pre style="{CODE_STYLE}"><code{named}>{html.escape(token.content)}</code></pre>\n'
+    told = f"<p>{_text(info)}</p>\n" if info and (rest or not named) else ""  # words that stand where a language does
+    return f'{told}<pre style="{CODE_STYLE}"><code{named}>{html.escape(token.content)}</code></pre>\n'
 
 
 def _cell(token: Token) -> str:

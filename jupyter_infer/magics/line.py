@@ -199,7 +199,7 @@ def _unknown(typed: str, value: Word | None, by_name: Collection[str]) -> str:
     surely = nearest(typed, by_name, cutoff=SURELY)
     if surely or not typed.startswith("--"):
         return f"unknown option {typed!r}{surely or nearest(typed, by_name) or '; %infer help lists them'}"
-    text = "…" if value is None else value.text
+    text = "…" if value is None else repr(value.text) if value.quoted else value.text
     near = nearest(typed, by_name)
     return (
         f"unknown option {typed!r}{f'{near} Another' if near else '; another'} sampling value is "

@@ -81,6 +81,7 @@ def known_names(text: str, namespace: Mapping[str, Any]) -> list[str]:
 
 def _resolve(source: str, namespace: Mapping[str, Any]) -> Any:
     """Return what a name, an attribute or a subscript of one is; raises if it is none of these."""
+    source = source.strip()
 
     def of(node: ast.expr) -> Any:
         match node:
@@ -101,7 +102,10 @@ def _resolve(source: str, namespace: Mapping[str, Any]) -> Any:
 
     with warnings.catch_warnings():  # it may be no Python at all
         warnings.simplefilter("ignore")
-        return of(ast.parse(source.strip(), mode="eval").body)
+        body = ast.parse(source, mode="eval").body
+        if source[0] == "(" or body.end_col_offset != len(source.encode()):  # for Python, (x) and x#1 are x, too
+            raise ValueError(source)
+        return of(body)
 
 
 def _a(value: Any) -> str:

@@ -70,9 +70,12 @@ def _probe(endpoint: str, timeout: float) -> bool:
 
 def cached_snapshot(repo_id: str) -> Path | None:
     """Return the folder of `repo_id` in the hub's own cache if it is whole, else None; touches no network."""
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub import errors, try_to_load_from_cache
 
-    config = try_to_load_from_cache(repo_id, "config.json")
+    try:
+        config = try_to_load_from_cache(repo_id, "config.json")
+    except (errors.HFValidationError, ValueError):  # no name that a model can have
+        return None
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
@@ -91,13 +94,18 @@ def download_snapshot(repo_id: str, *, progress: Progress | None = None) -> Path
     ModelError
         No such model, a gated one, a hub that does not answer, a full disk, or a repository without safetensors.
     """
+    from huggingface_hub import errors, snapshot_download
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repo_id)
+    except errors.HFValidationError as error:
+        raise ModelError(f"{repo_id!r} is no name of a model: {str(error).splitlines()[0]}") from None
     if folder := cached_snapshot(repo_id):
         return folder
     if not hub_answers():
         why = "HF_HUB_OFFLINE is set" if _offline() else f"the hub ({hub_endpoint()}) does not answer"
         raise ModelError(f"cannot download {repo_id}: {why}; give a model folder, a .gguf file or smollm2-135m")
-    from huggingface_hub import errors, snapshot_download
-
     try:
         folder = Path(
             snapshot_download(

@@ -64,6 +64,10 @@ def resolve(name: str | os.PathLike[str], *, progress: Progress | None = None) -
     text = os.fspath(name).strip()
     if model := _short(text):
         return _from_catalog(model, progress)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise ModelError(f"no model {text!r}: no file can have this name") from None
     # os.path, because pathlib raises on names that are too long and on users who do not exist.
     path = Path(os.path.expanduser(text))
     if text and os.path.isdir(path):

@@ -133,6 +133,12 @@ def test_the_other_short_names_come_from_the_hub(fake_hub: FakeHub) -> None:
         ("./here", "no folder here"),
         ("~nobody-of-this-name/model", "no folder ~nobody"),
         ("a/b/c", "no folder a/b/c"),
+        ("org/a--b", "'org/a--b' is no name of a model: Cannot have -- or .."),
+        ("org/a..b", "'org/a..b' is no name of a model"),
+        ("org/a.git", "'org/a.git' is no name of a model"),
+        (f"org/{'a' * 100}", "is no name of a model: Repo id must"),
+        ("\ud800/x", "no file can have this name"),
+        ("org/a\nb", r"no folder org/a\\nb"),
     ],
 )
 def test_unknown_names(name: str, message: str) -> None:
