@@ -194,6 +194,7 @@ class EngineInfo:
     max_num_seqs: int
     threads: int | None
     load_ns: int | None = None
+    chat_template: bool = True  # without one, a text is completed as it stands
     notices: tuple[str, ...] = ()  # things the user should know about this load, one line each
     settings: dict[str, Any] = field(default_factory=dict)  # engine settings that were set, by us or by the user
 

@@ -11,7 +11,8 @@ from jupyter_infer.errors import ConfigError, InferError, nearest
 from jupyter_infer.metrics import Phases, phases, throughput, wall_ns
 from jupyter_infer.numbers import format_count, format_ns, format_rate
 from jupyter_infer.pricing import Cost, MachinePrice, cost, format_usd
-from jupyter_infer.records import RequestRecord, StepRecord, to_json
+from jupyter_infer.records import RequestRecord, SampleRecord, StepRecord, to_json
+from jupyter_infer.structured import FORMS, value_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,6 +79,14 @@ class Result:
         return tuple(sample.text for sample in self.record.samples)
 
     @property
+    def parsed(self) -> Any:
+        """What the answer says in the form that was asked for: the value of its JSON, or the text that was chosen or
+        matches. None where no form was asked for, and where the answer is cut or does not fit; of several samples, the
+        first.
+        """
+        return self._value(self.record.samples[0])[0]
+
+    @property
     def usage(self) -> Usage:
         """Token counts."""
         return Usage(self.record.prompt_tokens, self.record.cached_tokens, self.record.output_tokens)
@@ -110,13 +119,13 @@ class Result:
         record, times = self.record, self.phases
         reasons = {sample.finish_reason for sample in record.samples}
         parts = [
-            f"{_mark(reasons)} {record.model}",
+            f"{'✗' if self._misfit() else _mark(reasons)} {record.model}",
             f"{format_count(record.prompt_tokens)} in → {format_count(record.output_tokens)} out",
             f"TTFT {format_ns(times.ttft_ns)}",
             format_rate(times.decode_tps),
             format_ns(times.e2e_ns),
             str(self.cost),
-            "interrupted" if "abort" in reasons else self._truncation() or record.finish_reason,
+            "interrupted" if "abort" in reasons else self._truncation() or self._misfit() or record.finish_reason,
         ]
         if record.cached_tokens:
             parts.insert(2, f"warm: {format_count(record.cached_tokens)} cached")
@@ -151,6 +160,26 @@ class Result:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return _bundle(self, [self])
+
+    def _value(self, sample: SampleRecord) -> tuple[Any, str | None]:
+        """Return the value of an answer in the form that was asked for, or None and why there is none."""
+        wanted = self.record.sampling.get("structured_outputs")
+        if wanted is None:
+            return None, None
+        try:
+            value = value_of(sample.text, wanted)
+        except ValueError:
+            [kind] = wanted
+            return None, f"does not fit the {FORMS[kind]}"
+        by_itself = sample.finish_reason == "stop" and sample.stop_reason is None
+        if ("regex" in wanted or "grammar" in wanted) and not by_itself:  # only the engine knows whether it matches
+            return None, f"is cut before it fits the {FORMS[next(iter(wanted))]}"
+        return value, None
+
+    def _misfit(self) -> str | None:
+        """Return what is wrong with an answer that ended by itself and is not what was asked for."""
+        ended = [sample for sample in self.record.samples if sample.finish_reason == "stop"]
+        return next((why for sample in ended if (why := self._value(sample)[1])), None)
 
     def _truncation(self) -> str | None:
         """Return what cut the answer: the context is not `--max-tokens`."""
@@ -206,6 +235,11 @@ class Results(Sequence[Result | Refused]):
     def texts(self) -> tuple[str | None, ...]:
         """The answers (the first of several samples); None for a prompt that was refused."""
         return tuple(item.text if isinstance(item, Result) else None for item in self._items)
+
+    @property
+    def parsed(self) -> tuple[Any, ...]:
+        """What each answer says in the form that was asked for (see `Result.parsed`)."""
+        return tuple(item.parsed if isinstance(item, Result) else None for item in self._items)
 
     @property
     def steps(self) -> tuple[StepRecord, ...]:

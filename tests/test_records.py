@@ -34,7 +34,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SETTINGS = st.dictionaries(TEXT, st.none() | st.booleans() | WHOLE | FINITE | TEXT | st.lists(WHOLE | TEXT), max_size=3)
-PLAIN = {int: WHOLE, float: FINITE, str: TEXT, type(None): st.none(), dict[str, Any]: SETTINGS}
+PLAIN = {int: WHOLE, float: FINITE, str: TEXT, bool: st.booleans(), type(None): st.none(), dict[str, Any]: SETTINGS}
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:

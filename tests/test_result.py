@@ -10,7 +10,7 @@ from builders import make_record, make_sample
 
 from jupyter_infer.errors import ConfigError, PromptError
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
-from jupyter_infer.records import RequestRecord
+from jupyter_infer.records import RequestRecord, SampleRecord, TokenEvent
 from jupyter_infer.result import Refused, Result, Results
 
 PRICE = MachinePrice(3.6)  # a dollar for 1,000 s: a millisecond is a millionth
@@ -197,3 +197,46 @@ def test_a_batch_says_what_became_of_its_requests() -> None:
     assert some.status.startswith("■ 3 requests · ")
     assert some.status.endswith(" · 1 truncated · 1 interrupted · 1 refused")
     assert Results([result_of(), result_of(finish="length")]).status.startswith("✂ 2 requests · ")
+
+
+def answered(text: str, form: dict[str, object] | None, finish: str = "stop", stop_reason: str | None = None) -> Result:
+    """An answer of which a form was asked."""
+    sample = SampleRecord(0, (TokenEvent("r1", 0, 0, 300 * MS, (1,), text, finish),), finish, stop_reason)
+    return Result(make_record(sample, sampling={} if form is None else {"structured_outputs": form}), PRICE)
+
+
+SHAPE = {"json": {"type": "object", "required": ["a"]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "finish", "value", "status"),
+    [
+        ('{"a": [1]}', SHAPE, "stop", {"a": [1]}, "✓ … · stop"),
+        ('{"a": [1]}', SHAPE, "length", {"a": [1]}, "✂ … · truncated at the context's end"),  # whole all the same
+        ('{"a": [1', SHAPE, "length", None, "✂ … · truncated at the context's end"),
+        ('{"b": 1}', SHAPE, "stop", None, "✗ … · does not fit the schema"),
+        ("", SHAPE, "stop", None, "✗ … · does not fit the schema"),
+        ('{"a": 1', SHAPE, "abort", None, "■ … · interrupted"),
+        ("yes", {"choice": ["yes", "no"]}, "stop", "yes", "✓ … · stop"),
+        ("", {"choice": ["yes", "no"]}, "stop", None, "✗ … · does not fit the choices"),
+        ("12", {"regex": r"\d+"}, "stop", "12", "✓ … · stop"),
+        ("12", {"regex": r"\d+"}, "length", None, "✂ … · truncated at the context's end"),  # only the engine knows
+        ("12", None, "stop", None, "✓ … · stop"),
+    ],
+)
+def test_an_answer_in_a_form_has_a_value(
+    text: str, form: dict[str, object] | None, finish: str, value: object, status: str
+) -> None:
+    result = answered(text, form, finish)
+    assert result.parsed == value
+    first, *_, last = result.status.split(" · ")
+    assert f"{first[0]} … · {last}" == status
+
+
+def test_a_text_that_a_stop_string_cut_matches_nothing_that_is_known() -> None:
+    assert answered("12", {"regex": r"\d+-"}, "stop", "-").parsed is None
+
+
+def test_the_values_of_a_batch_are_in_its_order() -> None:
+    choice: dict[str, object] = {"choice": ["yes", "no"]}
+    assert Results([answered("no", choice), refused(), answered("yes", choice)]).parsed == ("no", None, "yes")

@@ -26,7 +26,7 @@ __all__ = ["SAMPLING", "Script", "ScriptedEngine", "VirtualClock"]
 
 SAMPLING = (
     *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop", "ignore_eos"),
-    "skip_reading_prefix_cache",
+    *("skip_reading_prefix_cache", "structured_outputs"),
 )
 """Sampling values that a script takes; it heeds `max_tokens` and `n`."""
 

@@ -18,6 +18,7 @@ SMALL_POOL = 256 * MIB  # 32 short requests of the default model
 LARGEST_POOL = 1024 * MIB
 POOL_SHARE = 0.1  # of the memory that is free
 OVERHEAD = 128 * MIB  # activations, tokenizer, scheduler
+STRUCTURED_BACKEND = "xgrammar"  # it closes a schema's objects, and refuses what it cannot heed
 WEIGHT_COPIES = 2  # loading packs the weights for the kernels beside the originals
 
 
@@ -47,6 +48,10 @@ def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool) -
         "max_model_len": -1,  # vLLM fits it to the pool
         "use_tqdm_on_load": False,  # in a notebook its bar is a widget in the user's cell
     }
+    structured = settings.get("structured_outputs_config")
+    if structured is None or (isinstance(structured, Mapping) and "backend" not in structured):
+        # One backend for all: left to vLLM, the first such request chooses for those that come after it, too.
+        settings = {**settings, "structured_outputs_config": {"backend": STRUCTURED_BACKEND, **(structured or {})}}
     if gpu:
         return LoadPlan({**defaults, **settings}, model.weight_bytes)
     fast_bf16 = hardware.has_bf16_matmul()

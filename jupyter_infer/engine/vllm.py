@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import random
 import threading
 from collections import Counter
@@ -12,23 +11,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jupyter_infer import hardware
-from jupyter_infer.config import DEFAULT_MAX_TOKENS, check_names
 from jupyter_infer.engine.protocol import EngineRequest, Message, Rendered, SampleOutput, StepResult
 from jupyter_infer.engine.sizing import LoadPlan
 from jupyter_infer.engine.vllm_api import Vllm, first_line, sweep
+from jupyter_infer.engine.vllm_sampling import Sampling
 from jupyter_infer.errors import ConfigError, PromptError
 from jupyter_infer.models import ResolvedModel
 from jupyter_infer.records import EngineInfo
 
-__all__ = ["OWNED_SAMPLING", "VllmEngine"]
+__all__ = ["VllmEngine"]
 
-OWNED_SAMPLING = {
-    "output_kind": "answers are streamed as deltas",
-    "stream_interval": "every token is timed, so every token is an event",
-    "detokenize": "answers are text here",
-    "skip_clone": "it is internal to vLLM",
-}
-"""Sampling values that are ours, each with the reason."""
+NO_TEMPLATE = "no chat template: a text is completed as it stands"
 
 
 class VllmEngine:
@@ -43,14 +36,7 @@ class VllmEngine:
         # A copy of its own for the callers' side: a tokenizer must not be used by two threads at once.
         self._tokenizer = copy.deepcopy(engine.get_tokenizer())
         self._tokenizing = threading.Lock()
-        self._defaults = dict(engine.model_config.get_diff_sampling_param())
-        names = {name for name in vllm.SamplingParams.__struct_fields__ if not name.startswith("_")}
-        self._names = names - {"output_text_buffer_length"}
-        self._owned = {
-            field.name: f"it is an engine setting; type: %infer load {model.name} --{field.name.replace('_', '-')} …"
-            for field in dataclasses.fields(vllm.EngineArgs)
-            if field.name not in self._names
-        } | OWNED_SAMPLING
+        self._sampling = Sampling(engine, vllm, model.name)
         config = engine.vllm_config
         self._info = EngineInfo(
             model=model.name,
@@ -66,7 +52,8 @@ class VllmEngine:
             max_num_seqs=config.scheduler_config.max_num_seqs,
             threads=hardware.cpu_threads() if vllm.device == "cpu" else None,
             load_ns=load_ns,
-            notices=plan.notices,
+            chat_template=bool(self._tokenizer.chat_template),
+            notices=plan.notices if self._tokenizer.chat_template else (*plan.notices, NO_TEMPLATE),
             settings=dict(plan.settings),
         )
 
@@ -88,7 +75,7 @@ class VllmEngine:
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
             _not_empty("".join(str(m.get("content", "")) for m in messages if m.get("role") != "system"))
             if not self._tokenizer.chat_template:
-                raise PromptError(f"{self._info.model} has no chat template; give one text without a system message")
+                raise PromptError(f"{self._info.model} has no chat template: leave out -s/--system and -c/--continue")
             try:
                 text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
             except Exception as error:  # templates are programs, and raise what they like
@@ -112,16 +99,18 @@ class VllmEngine:
 
     def admit(self, prompt: Rendered, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the full sampling values of a request that can run: the model's defaults and what was asked."""
-        check_names(sampling, self._names, self._owned, "sampling value")
-        values = {"max_tokens": DEFAULT_MAX_TOKENS, **self._defaults, **sampling}
-        params = self._params(values)
+        values = self._sampling.complete(sampling)
         length, room = len(prompt.token_ids), self._info.max_model_len
         if length == 0:
             raise PromptError("the prompt is empty; write the question below the %%infer line")
         if length >= room:
+            over, pool = length - room + 1, self._info.kv_blocks_total
+            by_pool = room > (pool - 1) * self._info.block_size
             raise PromptError(
-                f"the prompt has {length:,} tokens, and {self._info.model} is loaded with a context of {room:,}, "
-                f"of which one is for the answer; shorten it by {length - room + 1:,} tokens"
+                f"the prompt has {length:,} tokens, and {self._info.model} is loaded with a context of {room:,}"
+                f"{f' (what a KV pool of {pool:,} blocks holds)' if by_pool else ''}, of which one is for the answer; "
+                f"shorten it by {over:,} token{'s'[: over > 1]}"
+                f"{', or load with a larger --kv-cache-memory-bytes' if by_pool else ''}"
             )
         blocks = -(-(length + 1) // self._info.block_size)
         if blocks > self._info.kv_blocks_total:
@@ -129,7 +118,7 @@ class VllmEngine:
                 f"the prompt needs {blocks:,} KV blocks of {self._info.block_size} tokens, and the pool has "
                 f"{self._info.kv_blocks_total:,}; shorten it, or load with a larger --kv-cache-memory-bytes"
             )
-        if params.temperature > 0 and params.seed is None:
+        if values.get("temperature") != 0 and values.get("seed") is None:
             # A seed of its own: the request can be repeated, and vLLM does not draw from the user's global generator.
             values["seed"] = random.SystemRandom().randrange(2**31)
         return values
@@ -137,12 +126,14 @@ class VllmEngine:
     def add(self, request: EngineRequest) -> None:
         """Queue a request; raises if vLLM refuses it, leaving nothing behind."""
         prompt = self._vllm.tokens_input(list(request.prompt.token_ids), prompt=request.prompt.text)
-        params = self._params(request.sampling)
+        params = self._sampling.params(request.sampling)
         try:
             key = self._engine.add_request(request.request_id, prompt, params)
-        except BaseException:
+        except BaseException as error:
             # vLLM notes a request before the scheduler, or a grammar, can refuse it.
             self._engine.abort_request([request.request_id])
+            if isinstance(error, self._vllm.Refusal):
+                raise ConfigError(first_line(error)) from None
             raise
         keys = (key,) if request.samples == 1 else tuple(f"{sample}_{key}" for sample in range(request.samples))
         self._keys[request.request_id] = keys
@@ -188,25 +179,8 @@ class VllmEngine:
     def close(self) -> None:
         """Free everything."""
         self._engine.engine_core.shutdown()
-        del self._engine, self._core, self._tracer, self._pool, self._tokenizer
+        del self._engine, self._core, self._tracer, self._pool, self._tokenizer, self._sampling
         sweep()
-
-    def _params(self, values: Mapping[str, Any]) -> Any:
-        given = dict(values)
-        if isinstance(given.get("structured_outputs"), Mapping):
-            given["structured_outputs"] = self._vllm.StructuredOutputsParams(**given["structured_outputs"])
-        try:
-            params = self._vllm.SamplingParams(**given, output_kind=self._vllm.DELTA)
-            config = self._engine.vllm_config
-            params.verify(
-                self._engine.model_config,
-                config.speculative_config,
-                config.structured_outputs_config,
-                self._engine.get_tokenizer(),
-            )
-        except (ValueError, TypeError, self._vllm.Refusal) as error:
-            raise ConfigError(first_line(error).split(" (parameter=")[0]) from None
-        return params
 
     def _forget(self, request_ids: Collection[str]) -> None:
         for request_id in request_ids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import re
 from typing import Any
 
 from jupyter_infer import hardware
@@ -12,6 +13,8 @@ from jupyter_infer.engine.quiet import attach_logs, detach_logs
 from jupyter_infer.errors import EngineNotInstalled
 
 __all__ = ["Vllm", "first_line", "import_vllm", "sweep"]
+
+_SOURCE = re.compile(r"\[\d\d:\d\d:\d\d\] \S+:\d+: ")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,10 +92,12 @@ def sweep() -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the line of an error's message that says what is wrong; pydantic puts a heading before it."""
+    """Return the line of an error's message that says what is wrong, without what libraries put around it: pydantic a
+    heading, xgrammar the place in its source, vLLM the parameter and its value again.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
     if "validation error" in lines[0] and len(lines) > 1:
         return " ".join(lines[1:3]).split(" [type=")[0].removeprefix("Value error, ")
-    return lines[0]
+    return _SOURCE.sub("", lines[0]).split(" (parameter=")[0]

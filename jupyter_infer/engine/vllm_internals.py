@@ -26,6 +26,7 @@ INTERNALS = (
     Internal("vllm.platforms", ("current_platform",)),
     Internal("vllm.sampling_params", ("RequestOutputKind", "SamplingParams", "StructuredOutputsParams")),
     Internal("vllm.sampling_params:SamplingParams", ("verify", "__struct_fields__")),
+    Internal("vllm.config:VllmConfig", ("model_config", "speculative_config", "structured_outputs_config")),
     Internal("vllm.usage.usage_lib:UsageContext", ("LLM_CLASS",)),
     Internal("vllm.distributed", ("cleanup_dist_env_and_memory",)),
     Internal("vllm.config.model:ModelConfig", ("get_diff_sampling_param",)),
@@ -38,6 +39,7 @@ INTERNALS = (
     Internal("vllm.v1.engine.core_client:InprocClient", ("shutdown",), ("engine_core",)),
     Internal("vllm.v1.engine.core:EngineCore", (), ("scheduler", "batch_queue")),
     Internal("vllm.v1.engine.core", ("freeze_gc_heap",)),
+    Internal("vllm.triton_utils.dispatcher", ("_rebind_kernels",)),
     Internal("vllm.v1.engine.parallel_sampling:ParentRequest", ("get_child_info",)),
     Internal("vllm.v1.executor:Executor", ("get_class",)),
     Internal(

@@ -164,7 +164,10 @@ def _one_line(error: BaseException, model: ResolvedModel) -> BaseException:
     refusal = ConfigError(f"vLLM refused to load {model.name}: {line}; %infer logs says more")
     if "validation error" in str(error).partition("\n")[0]:  # pydantic's, and it may be about a memory setting
         return refusal
-    if isinstance(error, MemoryError) or "memory" in line.lower() or "max seq len" in line:
+    if "max seq len" in line:
+        line = line.split(". Try ")[0]
+        return NotEnoughMemory(f"{line}; take a smaller --max-model-len or a larger --kv-cache-memory-bytes")
+    if isinstance(error, MemoryError) or "memory" in line.lower():
         return NotEnoughMemory(f"{line}; a smaller --max-model-len or --kv-cache-memory-bytes needs less")
     if isinstance(error, (OSError, json.JSONDecodeError)) or "safetensors" in type(error).__module__.lower():
         return ModelError(f"{model.name} in {model.path} cannot be loaded: {line}")

@@ -13,12 +13,14 @@ __all__ = ["draw_apart", "leave_process_alone", "let_seeds_be_chunked", "report_
 
 @contextlib.contextmanager
 def leave_process_alone(device: str) -> Iterator[None]:
-    """Load without reseeding the global random generators, freezing the heap or disabling `torch.set_num_threads`.
+    """Load without reseeding the global random generators, freezing the heap or disabling `torch.set_num_threads`, and
+    without breaking on what the user imported.
 
     With the engine in this process, these would hit the user's own code (vllm-project/vllm#17929). A model's weights do
     not come from these generators, and each of our requests brings a seed of its own.
     """
     import torch
+    from vllm.triton_utils import dispatcher
     from vllm.v1.engine import core
 
     if device == "cpu":
@@ -33,15 +35,33 @@ def leave_process_alone(device: str) -> Iterator[None]:
     ]
     kept = [(module, name, getattr(module, name)) for module, name, _ in patched]
     threads = torch.get_num_threads()
+    # vLLM looks for its kernels at everything in every module, also at what cannot be looked at: llvmlite's libraries
+    # (numba imports them), or proxies that raise outside of their context.
+    dispatcher.vars, dispatcher.hasattr = _vars, _hasattr
     try:
         for module, name, replacement in patched:
             setattr(module, name, replacement)
         yield
     finally:
+        del dispatcher.vars, dispatcher.hasattr
         for module, name, original in kept:
             setattr(module, name, original)
         if device != "cpu" and torch.get_num_threads() != threads:  # vLLM sets one thread beside a GPU
             torch.set_num_threads(threads)
+
+
+def _vars(value: Any) -> Any:
+    """Return the attributes of a value as a mapping, and none where they are no mapping."""
+    found = vars(value)
+    return found if hasattr(found, "get") else {}
+
+
+def _hasattr(value: Any, name: str) -> bool:
+    """Whether a value has an attribute; one that raises has none."""
+    try:
+        return hasattr(value, name)
+    except Exception:
+        return False
 
 
 def report_stages(executor: type, begin: Callable[[str], None]) -> type:

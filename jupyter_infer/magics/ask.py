@@ -12,6 +12,8 @@ from jupyter_infer.errors import ConfigError, PromptError, nearest
 from jupyter_infer.magics.line import parse_line
 from jupyter_infer.magics.options import FORMATS, OPTIONS, SAMPLING
 from jupyter_infer.magics.prompts import interpolate, known_names, prompts_in, split_prompts
+from jupyter_infer.magics.schema import schema_in
+from jupyter_infer.structured import constraint
 
 __all__ = ["Ask", "Shown", "read_ask", "without_semicolon"]
 
@@ -85,7 +87,7 @@ def read_ask(
         batch="split" in typed or "prompts" in typed,
         model=options.get("model"),
         system=options.get("system"),
-        sampling=_sampling(options, typed),
+        sampling=_sampling(options, typed) | _structured(typed, namespace),
         template=template,
         continues="continue" in typed,
         background="background" in typed,
@@ -141,6 +143,25 @@ def _sampling(options: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str,
     if "no_cache" in options:
         values["skip_reading_prefix_cache"] = True
     return values
+
+
+def _structured(typed: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the answer has to look like as a sampling value, checked before any model is loaded."""
+    given: dict[str, Any] = {name: typed[name] for name in ("schema", "regex", "choice") if name in typed}
+    if (other := typed.get("sampling", {}).get("structured_outputs")) is not None:
+        given["sampling structured_outputs"] = other
+    if len(given) > 1:
+        raise ConfigError(f"an answer has one form; leave out {' or '.join(f'--{name}' for name in given)}")
+    for name, value in given.items():
+        match name:
+            case "schema":
+                wanted = constraint({"json": schema_in(value, namespace)})
+            case "regex" | "choice":
+                wanted = constraint({name: value})
+            case _:
+                wanted = constraint(value)
+        return {"structured_outputs": wanted}
+    return {}
 
 
 def _out(name: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from jupyter_infer.magics.commands import COMMANDS
 from jupyter_infer.magics.options import FORMATS, OPTIONS
+from jupyter_infer.magics.schema import is_schema
 from jupyter_infer.models import known_models
 
 __all__ = ["complete_lines", "leave_lines"]
@@ -64,6 +65,8 @@ def _values(field: str, namespace: Mapping[str, Any]) -> list[str]:
         return list(FORMATS)
     if field == "prompts":
         return [name for name, value in namespace.items() if isinstance(value, list | tuple) and name[0] != "_"]
+    if field == "schema":
+        return [name for name, value in namespace.items() if is_schema(value) and name[0] != "_"]
     return []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 import pytest
@@ -163,3 +164,38 @@ def test_nothing_but_our_errors_comes_of_any_line() -> None:
     for line in ("---", "--", "-", "'", '"', "--=", "--split=", "=", "-n", "--sampling a", "-t=", "--json=1", "\x00"):
         with contextlib.suppress(InferError):
             ask_of(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("--schema person", {"json": {"type": "object"}}),
+        ("--schema=text", {"json": {"type": "integer"}}),
+        (r"--regex \d{3}-\d{4}", {"regex": r"\d{3}-\d{4}"}),
+        ("--regex '[a-z] [a-z]'", {"regex": "[a-z] [a-z]"}),
+        ("--choice yes --choice 'not sure'", {"choice": ["yes", "not sure"]}),
+        ("--sampling structured_outputs {'choice':['a']}", {"choice": ["a"]}),
+    ],
+)
+def test_the_form_of_an_answer_is_a_sampling_value(line: str, form: dict[str, Any]) -> None:
+    ask = ask_of(line, person={"type": "object"}, text='{"type": "integer"}')
+    assert ask.sampling == {"structured_outputs": form}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--schema nothing", "there is no variable and no file 'nothing'"),
+        ("--schema wrong", 'the schema is no JSON schema: "strin" is not valid'),
+        ("--regex ''", "the regex cannot be ''"),
+        ("--choice ''", "none of them empty"),
+        ("--regex a --choice b", "an answer has one form; leave out --regex or --choice"),
+        ("--schema wrong --regex a", "leave out --schema or --regex"),
+        ("--regex a --sampling structured_outputs {'regex':'b'}", "or --sampling structured_outputs"),
+        ("--sampling structured_outputs json", "takes a mapping"),
+        ("--sampling structured_outputs {'schema':{}}", "unknown structured output 'schema'"),
+    ],
+)
+def test_a_form_that_is_none_is_one_line(line: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        ask_of(line, wrong={"type": "strin"})

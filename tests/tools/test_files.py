@@ -107,10 +107,11 @@ def test_the_readme_lists_the_options_and_commands_of_the_help() -> None:
 
     readme = (ROOT / "README.md").read_text()
     for option in OPTIONS:
-        names = ", ".join(f"`{name}`" for name in [*option.names[:-1], option.usage])
+        usage = option.usage.replace("|", "\\|")  # a bar in a table's cell
+        names = ", ".join(f"`{name}`" for name in [*option.names[:-1], usage])
         assert f"| {names} | {option.does} |" in readme
     for command in COMMANDS.values():
-        usage = command.usage.replace("|", "\\|")  # a bar in a table's cell
+        usage = command.usage.replace("|", "\\|")
         assert f"| `%infer {usage}` | {command.does} |" in readme
 
 

@@ -1,0 +1,48 @@
+"""Sampling values of every kind and size: each runs or is refused in one line, and none harms those beside it."""
+
+from __future__ import annotations
+
+import math
+
+from jupyter_infer.engine.vllm_sampling import OWNED_SAMPLING
+from jupyter_infer.errors import ConfigError
+from jupyter_infer.session import Session
+
+NUMBERS = (True, 0, 1, -1, 5, 10**6, 2**31, 2**64, 10**30, 0.5, -0.5, 1e-9, 1e300, math.inf, math.nan)
+TEXTS = ("", "x", "5", b"x")
+LISTS = ([], [0], [1, 2], ["a"], [""], [None], [-1], [10**9], [2**70], [1.5], [[0]])
+MAPPINGS = ({}, {"a": 1}, {1: 2}, {1: math.nan}, {10**9: 1}, {-1: 1})
+OTHERS = (None, object, len)
+
+
+def test_any_value_of_any_name_runs_or_is_refused_alone(session: Session) -> None:
+    engine = session._worker.engine
+    assert engine is not None
+    names = sorted(engine._sampling._names - set(OWNED_SAMPLING))  # type: ignore[attr-defined]
+    assert {"temperature", "logit_bias", "structured_outputs"} <= set(names)
+    beside = session.submit("Count to one hundred.", max_tokens=30, ignore_eos=True)
+    running, refused, reasons = [], [], set[str]()
+    for name in names:
+        for value in (*NUMBERS, *TEXTS, *LISTS, *MAPPINGS, *OTHERS):
+            try:
+                running.append(session.submit("Hi", **{"max_tokens": 2, "temperature": 0.7, name: value}))
+            except ConfigError as error:
+                refused.append(str(error))
+    for handle in running:
+        try:
+            reasons.add(handle.record(120).finish_reason)
+        except ConfigError as error:  # the engine itself refused it, after it was queued
+            refused.append(str(error))
+    assert reasons <= {"stop", "length"}
+    assert [line for line in refused if "\n" in line or len(line) > 400] == []
+    assert (len(refused) > 500, len(running) > 50) == (True, True)
+    assert beside.record(60).output_tokens == 30
+    assert session._worker.engine is engine  # it was not loaded again
+
+
+def test_numbers_of_numpy_are_numbers(session: Session) -> None:
+    import numpy
+
+    result = session.generate("Hi", max_tokens=numpy.int64(2), temperature=numpy.float32(0.5), seed=numpy.int32(7))
+    assert result.record.sampling["max_tokens"] == 2
+    assert result.record.sampling["seed"] == 7
