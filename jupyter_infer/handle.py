@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jupyter_infer.interrupts import Bell
 from jupyter_infer.records import RequestRecord, TokenEvent
 
 __all__ = ["RequestHandle"]
@@ -49,7 +50,8 @@ class RequestHandle:
         self._events: list[TokenEvent] = []
         self._record: RequestRecord | None = None
         self._error: Exception | None = None
-        self._changed = threading.Condition()
+        self._bell = Bell()  # for every event and for the end
+        self._telling = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
 
     def __iter__(self) -> Iterator[TokenEvent]:
@@ -62,10 +64,8 @@ class RequestHandle:
         """
         seen = 0
         while True:
-            with self._changed:
-                while seen == len(self._events) and not self._over:
-                    self._changed.wait()
-                new, over = self._events[seen:], self._over
+            self._bell.wait(lambda: len(self._events) > seen or self._over)  # noqa: B023 - called while it waits
+            over, new = self._over, self._events[seen:]  # in this order: nothing comes after the end
             yield from new
             seen += len(new)
             if over and not new:
@@ -75,8 +75,7 @@ class RequestHandle:
 
     def events_after(self, seen: int) -> list[TokenEvent]:
         """Return the events after the first `seen`, without waiting."""
-        with self._changed:
-            return self._events[seen:]
+        return self._events[seen:]
 
     def cancel(self) -> None:
         """Abort the request before the engine's next step. It ends with what it has; twice does no harm."""
@@ -90,9 +89,8 @@ class RequestHandle:
         TimeoutError
             If it is not over within `timeout` seconds.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._over, timeout):
-                raise TimeoutError(f"request {self.request_id} is still running after {timeout} s")
+        if not self._bell.wait(lambda: self._over, timeout):
+            raise TimeoutError(f"request {self.request_id} is still running after {timeout} s")
         if self._error is not None:
             raise self._error
         assert self._record is not None
@@ -114,7 +112,7 @@ class RequestHandle:
 
     def when_done(self, listener: Callable[[], object]) -> None:
         """Call `listener` once when the request is over, on whatever thread ends it, or now if it is."""
-        with self._changed:
+        with self._telling:
             if not self._over:
                 self._listeners.append(listener)
                 return
@@ -128,9 +126,8 @@ class RequestHandle:
 
     def event(self, event: TokenEvent) -> None:
         """Take a new event."""
-        with self._changed:
-            self._events.append(event)
-            self._changed.notify_all()
+        self._events.append(event)
+        self._bell.ring()
 
     def finished(self, record: RequestRecord) -> None:
         """Take the record; the request is over."""
@@ -145,10 +142,10 @@ class RequestHandle:
         return self._record is not None or self._error is not None
 
     def _end(self, record: RequestRecord | None, error: Exception | None) -> None:
-        with self._changed:
+        with self._telling:
             self._record, self._error = record, error
             listeners, self._listeners = self._listeners, []
-            self._changed.notify_all()
+        self._bell.ring()
         for listener in listeners:
             self._tell(listener)
 
@@ -156,5 +153,5 @@ class RequestHandle:
         """Call a listener; one that fails must not take the engine's thread with it."""
         try:
             listener()
-        except Exception:
+        except (Exception, SystemExit):  # `exit()` in a listener, too
             logging.getLogger(__name__).exception("a listener of request %s failed", self.request_id)

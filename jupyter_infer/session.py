@@ -19,13 +19,16 @@ from jupyter_infer import hardware
 from jupyter_infer.batch import BatchHandle
 from jupyter_infer.config import field_name
 from jupyter_infer.engine.protocol import STAGES, Engine, EngineRequest, Message, Progress
-from jupyter_infer.engine.worker import EngineWorker, Reply, Submission
-from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
+from jupyter_infer.engine.worker import EngineWorker, Submission
+from jupyter_infer.errors import ConfigError, EngineBusy, PromptError
 from jupyter_infer.handle import RequestHandle
+from jupyter_infer.interrupts import check, held
+from jupyter_infer.loading import Loading, begin
 from jupyter_infer.models import canonical_name, default_model_here
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
 from jupyter_infer.records import EngineInfo, LoadStage, RequestRecord, StepRecord
 from jupyter_infer.result import Refused, Result, Results
+from jupyter_infer.structured import constraint
 
 __all__ = ["HISTORY_KEPT", "Session", "Status", "current_session"]
 
@@ -35,21 +38,12 @@ HISTORY_KEPT = 1000
 LABEL_CHARS = 200
 """Characters of what was asked that a record keeps to be told apart by."""
 
-STAGE_POLL_S = 0.1
-"""How often somebody who waits for a load looks for its next stage."""
-
-STAGE_REPEAT_S = 1.0
-"""A stage that lasts is told again this often, so that a display can show the time."""
-
 Prompt = str | Sequence[Message]
 Factory = Callable[[str, Mapping[str, Any], Progress], Callable[[Progress], Engine]]
 """Checks a model name and engine settings, and returns what builds the engine on the worker's thread."""
 
-# vLLM's process groups are global: one local engine a process. The worker is kept until its engine is gone, also when
-# nobody has its session any more.
-_holder: tuple[EngineWorker, weakref.ref[Session]] | None = None
-_holder_lock = threading.Lock()
 _current: Session | None = None
+_current_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +57,6 @@ class Status:
     busy_ns: int  # since the load
     rss_bytes: int
     stage: LoadStage | None = None  # of the load that runs
-
-
-@dataclass(frozen=True, slots=True)
-class _Loading:
-    """A load under way; several callers may wait for it."""
-
-    wanted: tuple[str, dict[str, Any]]
-    reply: Reply
-    stages: deque[LoadStage]  # written by the worker, told to each caller on the caller's own thread
-
-    def wait(self, progress: Progress | None) -> Any:
-        """Return the engine, telling the stages as they begin, and the last one again now and then."""
-        told, told_at = 0, time.monotonic()
-        while True:
-            answered = self.reply.answered
-            new = list(self.stages)[told:]
-            told += len(new)
-            if not new and time.monotonic() - told_at >= STAGE_REPEAT_S:
-                new = list(self.stages)[-1:]
-            if progress is not None and new:
-                told_at = time.monotonic()
-                for stage in new:
-                    progress(stage)
-            if answered:
-                return self.reply.wait()
-            with contextlib.suppress(TimeoutError):
-                self.reply.wait(STAGE_POLL_S)
 
 
 class Session:
@@ -121,7 +88,7 @@ class Session:
         self._factory = factory
         self._worker = EngineWorker()
         self._ids = itertools.count(1)
-        self._loading: _Loading | None = None
+        self._loading: Loading | None = None
         self._loaded: tuple[str, dict[str, Any]] | None = None
         self._lock, self._keeping = threading.RLock(), threading.Lock()
         # A session that nobody has any more takes its engine with it; at exit the end of the engine is waited for.
@@ -130,6 +97,7 @@ class Session:
 
     # Loading.
 
+    @held()
     def load(
         self, model: str | None = None, *, progress: Progress | None = None, take_over: bool = False, **settings: Any
     ) -> EngineInfo:
@@ -164,30 +132,23 @@ class Session:
             if self._loading is None and self._worker.engine is not None and self._loaded == wanted:
                 return self._worker.engine.info
             if self._loading is None or self._loading.wanted != wanted:
-                self._hold(take_over)
-                stages: deque[LoadStage] = deque(maxlen=1000)
-                reply = self._worker.load(partial(self._prepare_load, wanted), stages.append)
-                self._loading = _Loading(wanted, reply, stages)
+                owner = self if self._factory is None else None
+                prepare = partial(self._prepare_load, wanted)
+                self._loading = begin(self._worker, wanted, prepare, owner=owner, take_over=take_over)
             loading = self._loading
         if progress is not None:  # now, and not when the worker gets to it: its first imports keep others waiting
             progress(LoadStage(STAGES[0], time_ns=time.monotonic_ns()))
         try:
             engine: Engine = loading.wait(progress)
-        except Exception:
-            self._let_go()
-            raise
         finally:
             with self._lock:
                 if self._loading is loading and loading.reply.answered:
                     self._loading = None
-        with self._lock:
-            self._model, self._settings = wanted  # a load that failed is not tried again
         return engine.info
 
     def unload(self) -> None:
         """Abort what runs, free the engine's memory, and let another session have the process."""
         self._worker.unload().wait()
-        self._let_go()
 
     @property
     def model(self) -> str:
@@ -244,23 +205,30 @@ class Session:
         progress
             Told about a load that this request waits for.
         **sampling
-            vLLM `SamplingParams`: ``max_tokens=64, temperature=0, seed=1, stop=["\n"], n=3``, …
+            vLLM `SamplingParams`: ``max_tokens=64, temperature=0, seed=1, stop=["\n"], n=3``, …;
+            ``structured_outputs={"json": schema}`` as `jupyter_infer.structured.constraint` takes it.
 
         Raises
         ------
         PromptError, ConfigError
             If the request can never run. Also all that `load` raises.
         """
-        load_ns = self._ready(progress, model)
-        submission = self._prepare(prompt, system, template, sampling, load_ns)
-        self._worker.submit(submission)
-        assert isinstance(submission.sink, RequestHandle)
-        return submission.sink
+        values = _values(sampling)  # a mistake is told before anything is loaded
+        with held() as interrupt:
+            load_ns = self._ready(progress, model)
+            submission = self._prepare(prompt, system, template, values, load_ns)
+            handle = submission.sink
+            assert isinstance(handle, RequestHandle)
+            check()
+            self._worker.submit(submission)
+            interrupt.undo = handle.cancel
+        return handle
 
     @overload
     def generate(self, prompt: str, **options: Any) -> Result: ...
     @overload
     def generate(self, prompt: Sequence[str], **options: Any) -> Results: ...
+    @held()
     def generate(self, prompt: str | Sequence[str], **options: Any) -> Result | Results:
         """Return the answer to a prompt, or the answers to a list of prompts that run as one batch.
 
@@ -271,6 +239,7 @@ class Session:
             return self.result(self.submit(prompt, **options))
         return self.result(self.submit_batch(prompt, **options))
 
+    @held()
     def chat(self, messages: Sequence[Message], **options: Any) -> Result:
         """Return the answer to a conversation. Options are those of `submit`."""
         return self.result(self.submit(messages, **options))
@@ -304,22 +273,30 @@ class Session:
     def submit_batch(self, prompts: Sequence[Prompt], **options: Any) -> BatchHandle:
         """Queue prompts so that the engine sees all of them before its next step. Options are those of `submit`."""
         system, template = options.pop("system", None), options.pop("template", True)
-        load_ns = self._ready(options.pop("progress", None), options.pop("model", None))
+        progress, model = options.pop("progress", None), options.pop("model", None)
+        values = _values(options)
         handles: list[RequestHandle | Refused] = []
         submissions = []
-        for prompt in prompts:
-            try:
-                submissions.append(self._prepare(prompt, system, template, options, load_ns))
-                handles.append(submissions[-1].sink)  # type: ignore[arg-type]
-            except InferError as error:
-                handles.append(Refused(prompt, error))
-        self._worker.submit(*submissions)
-        return BatchHandle(handles)
+        with held() as interrupt:
+            load_ns = self._ready(progress, model)
+            for prompt in prompts:
+                check()
+                try:
+                    submissions.append(self._prepare(prompt, system, template, values, load_ns))
+                    handles.append(submissions[-1].sink)  # type: ignore[arg-type]
+                except PromptError as error:  # what is wrong with the options is wrong for all of them
+                    handles.append(Refused(prompt, error))
+            batch = BatchHandle(handles)
+            check()
+            self._worker.submit(*submissions)
+            interrupt.undo = batch.cancel
+        return batch
 
     @overload
     def result(self, handle: RequestHandle) -> Result: ...
     @overload
     def result(self, handle: BatchHandle) -> Results: ...
+    @held()
     def result(self, handle: RequestHandle | BatchHandle) -> Result | Results:
         """Wait for a request or a batch and return what it gave; an interrupt aborts it and goes on as an interrupt."""
         try:
@@ -380,6 +357,7 @@ class Session:
             self._loaded = None
             engine = build(progress)
             self._loaded = wanted
+            self._model, self._settings = wanted  # a load that failed is not tried again
             return engine
 
         return noted
@@ -398,7 +376,7 @@ class Session:
             prompt = [{"role": "system", "content": system}, *messages]
         try:
             rendered = engine.render(prompt, template=template)
-            values = engine.admit(rendered, {field_name(name): value for name, value in sampling.items()})
+            values = engine.admit(rendered, sampling)
         except AttributeError:
             if self._worker.engine is not engine:  # it was closed under our hands
                 raise EngineBusy("the model was unloaded meanwhile; run it again") from None
@@ -424,41 +402,22 @@ class Session:
         result.first_shown_ns = handle.first_shown_ns
         return result
 
-    def _hold(self, take_over: bool) -> None:
-        global _holder
-        if self._factory is not None:
-            return
-        while True:
-            with _holder_lock:
-                if _holder is None or _holder[0] is self._worker:
-                    _holder = (self._worker, weakref.ref(self))
-                    return
-                worker, other = _holder[0], _holder[1]()
-            if other is not None and not take_over:
-                raise EngineBusy(
-                    f"{other!r} holds this process's engine; type session.load(take_over=True) to unload it, "
-                    "or use it: ji.current_session()"
-                )
-            worker.unload().wait()
-            with _holder_lock:
-                if _holder is not None and _holder[0] is worker:
-                    _holder = None
-
-    def _let_go(self) -> None:
-        """Let another session have the process, if there is no engine here and none is on its way."""
-        global _holder
-        with self._lock, _holder_lock:
-            coming = self._loading is not None and not self._loading.reply.answered
-            if _holder is not None and _holder[0] is self._worker and self._worker.engine is None and not coming:
-                _holder = None
-
 
 def current_session() -> Session:
     """Return the session that cells, widgets and scripts share; made on first use."""
     global _current
-    if _current is None:
-        _current = Session()
-    return _current
+    with _current_lock:  # two cells at once must not get one each
+        if _current is None:
+            _current = Session()
+        return _current
+
+
+def _values(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sampling values under vLLM's names, with what the answer has to look like checked."""
+    values = {field_name(name): value for name, value in sampling.items()}
+    if values.get("structured_outputs") is not None:
+        values["structured_outputs"] = constraint(values["structured_outputs"])
+    return values
 
 
 def _check_text(prompt: Prompt, system: str | None = None) -> None:

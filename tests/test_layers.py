@@ -15,13 +15,13 @@ import jupyter_infer
 PACKAGE = Path(jupyter_infer.__file__).parent
 
 LAYERS = (
-    {"errors", "_version"},
+    {"errors", "interrupts", "_version"},
     {"records", "config", "numbers"},
-    {"metrics", "attribution", "pricing", "hardware", "kernelspec"},
+    {"metrics", "attribution", "pricing", "structured", "hardware", "kernelspec"},
     {"models"},
     {"engine"},
     {"charts", "markdown"},
-    {"handle", "result", "batch", "session", "warm"},
+    {"handle", "result", "batch", "loading", "session", "warm"},
     {"display"},
     {"widgets"},
     {"magics"},

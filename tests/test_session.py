@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from gate import WAIT, Gate
 
+from jupyter_infer import loading as loading_module
 from jupyter_infer import session as session_module
 from jupyter_infer.engine import worker as worker_module
 from jupyter_infer.engine.scripted import Script, ScriptedEngine
@@ -462,7 +463,7 @@ def interrupted_load(session: Session, model: str | None, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(session_module._Loading, "wait", interrupt)
+        patch.setattr(loading_module.Loading, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             session.load(model)
     assert session._loading is not None
@@ -652,7 +653,7 @@ def test_shares_and_the_rest_are_exactly_the_busy_time(scripted_session: Make, i
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch, no_engine_threads: None) -> Iterator[tuple[Session, Session]]:
     """Two sessions that would each hold vLLM, with a scripted engine in its place."""
-    monkeypatch.setattr(session_module, "_holder", None)
+    monkeypatch.setattr(loading_module, "_holder", None)
     monkeypatch.setattr(session_module, "_vllm_factory", lambda *wanted: lambda on_worker: ScriptedEngine())
     sessions = Session("one"), Session("two")
     yield sessions

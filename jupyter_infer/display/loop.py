@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from jupyter_infer.handle import RequestHandle
+from jupyter_infer.interrupts import Latch
 from jupyter_infer.records import LoadStage
 from jupyter_infer.result import Refused
 
@@ -94,7 +94,7 @@ def wait_for(handles: Sequence[RequestHandle | Refused], look: Callable[[], obje
         After the requests were told to stop; one that is in the middle of a step may end a little later.
     """
     running = [handle for handle in handles if isinstance(handle, RequestHandle)]
-    over = threading.Event()
+    over = Latch()
 
     def one_is_done() -> None:
         if all(handle.done for handle in running):
@@ -114,8 +114,8 @@ def wait_for(handles: Sequence[RequestHandle | Refused], look: Callable[[], obje
         raise
 
 
-def _wait(event: threading.Event, seconds: float) -> bool:
-    return event.wait(seconds)
+def _wait(over: Latch, seconds: float) -> bool:
+    return over.wait(seconds)
 
 
 class _Answer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -117,10 +118,11 @@ class _Split(io.TextIOBase):
 def quiet(environ: Mapping[str, str]) -> Iterator[None]:
     """Run the body with `environ` set and this thread's output in `LOGS`; afterwards the process is as it was.
 
-    Restored: `os.environ`, `sys.stdout`, `sys.stderr`, `sys.excepthook`, file descriptor 2 and warning filters; on
-    failure the engine's loggers too.
+    Restored: `os.environ`, `sys.stdout`, `sys.stderr`, `sys.excepthook`, file descriptor 2, warning filters and the
+    start method of `multiprocessing`; on failure the engine's loggers too.
     """
     before_env, before_filters, before_hook = dict(os.environ), warnings.filters[:], sys.excepthook
+    before_method = multiprocessing.get_start_method(allow_none=True)
     attach_logs()
     try:
         os.environ.update(environ)
@@ -133,6 +135,8 @@ def quiet(environ: Mapping[str, str]) -> Iterator[None]:
         _restore_environ(before_env, environ)
         warnings.filters[:] = before_filters  # type: ignore[index]
         sys.excepthook = before_hook  # torch.distributed puts "[rank0]" before every traceback
+        if before_method is None:  # asking for it fixes it, and the user could not choose any more
+            multiprocessing.set_start_method(None, force=True)
 
 
 def _restore_environ(before: Mapping[str, str], ours: Collection[str]) -> None:
@@ -164,13 +168,14 @@ def _streams() -> Iterator[None]:
 @contextlib.contextmanager
 def _file_descriptor_2() -> Iterator[None]:
     """Keep what native code prints in `LOGS`; Python's own stderr, if it is that descriptor, goes round it."""
-    try:
-        saved = os.dup(2)
-    except OSError:  # no descriptor 2, as under some services
-        yield
-        return
-    split = sys.stderr
-    with tempfile.TemporaryFile() as caught, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        try:
+            caught = stack.enter_context(tempfile.TemporaryFile())
+            saved = os.dup(2)
+        except OSError:  # no descriptor 2, as under some services; or no room for another file
+            yield
+            return
+        split = sys.stderr
         if isinstance(split, _Split) and _is_descriptor_2(split):
             stack.callback(setattr, split, "_stream", split._stream)
             split._stream = stack.enter_context(open(os.dup(saved), "w", encoding=split.encoding, buffering=1))

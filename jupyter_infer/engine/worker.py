@@ -20,8 +20,18 @@ from typing import Any, Protocol
 from jupyter_infer.engine import gil
 from jupyter_infer.engine.ledger import Ledger
 from jupyter_infer.engine.protocol import Engine, EngineRequest, Progress
-from jupyter_infer.errors import EngineBusy, EngineFailed, EngineNotLoaded, InferError, PromptError
+from jupyter_infer.errors import (
+    ConfigError,
+    EngineBusy,
+    EngineFailed,
+    EngineNotLoaded,
+    InferError,
+    NotEnoughMemory,
+    PromptError,
+)
+from jupyter_infer.interrupts import Latch
 from jupyter_infer.records import LoadStage, RequestRecord, StepRecord, TokenEvent
+from jupyter_infer.structured import FORMS
 
 __all__ = ["STEPS_KEPT", "EngineWorker", "Reply", "Sink", "Submission"]
 
@@ -52,7 +62,7 @@ class Sink(Protocol):
 class Reply:
     """A slot for the answer to a message; `wait` can be interrupted, and the work goes on."""
 
-    _done: threading.Event = field(default_factory=threading.Event)
+    _done: Latch = field(default_factory=Latch)
     _value: Any = None
     _error: BaseException | None = None
 
@@ -139,6 +149,7 @@ class EngineWorker:
         self._engine: Engine | None = None
         self._ledger: Ledger | None = None
         self._sinks: dict[str, Sink] = {}
+        self._loads = 0  # that are not over
         self._idle_steps = 0
         self._hurrying = False
         self._thread: threading.Thread | None = None
@@ -151,6 +162,11 @@ class EngineWorker:
     def engine(self) -> Engine | None:
         """The loaded engine, for `info`, `render` and `admit` only."""
         return self._engine
+
+    @property
+    def occupied(self) -> bool:
+        """Whether there is an engine, or one is on its way."""
+        return self._loads > 0 or self._engine is not None  # in this order
 
     @property
     def open_requests(self) -> int:
@@ -176,7 +192,9 @@ class EngineWorker:
         before stays as it is.
         """
         reply = Reply()
-        self._post(_Load(prepare, progress, reply))
+        with self._starting:
+            self._post(_Load(prepare, progress, reply))
+            self._loads += 1
         return reply
 
     def submit(self, *submissions: Submission) -> None:
@@ -216,18 +234,22 @@ class EngineWorker:
 
     def _post(self, message: _Message) -> None:
         with self._starting:
-            self._inbox.put(message)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="jupyter-infer-engine", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except (RuntimeError, MemoryError) as error:  # before the message is in: nobody gets it later
+                    raise NotEnoughMemory(f"no thread for the engine ({error}); end what else runs here") from error
+            self._inbox.put(message)
 
     def _run(self) -> None:
         while True:
             try:
                 if not self._turn():
                     return
-            except Exception as error:  # of the engine, or ours: nobody may wait for ever
-                self._fail(error)
+            except BaseException as error:  # of the engine, or ours: nobody may wait for ever, also after `sys.exit()`
+                with contextlib.suppress(BaseException):
+                    self._fail(error)
 
     def _turn(self) -> bool:
         """Handle what came in and run a step; return False, at the end of the thread, if there is nothing to own."""
@@ -282,15 +304,22 @@ class EngineWorker:
             message.progress(LoadStage("ready", time_ns=self._clock()))
             return engine
 
-        self._answer(message.reply, build)
+        def count() -> Engine:
+            try:
+                return build()
+            finally:
+                with self._starting:
+                    self._loads -= 1
+
+        self._answer(message.reply, count)
 
     def _submit(self, new: Submission) -> None:
         try:
             if new.engine is not None and new.engine is not self._need():
                 raise EngineBusy("another model was loaded meanwhile; run it again")
             self._need().add(new.request)
-        except Exception as error:
-            new.sink.failed(error)
+        except BaseException as error:
+            new.sink.failed(_raisable(error))
             return
         assert self._ledger is not None
         self._sinks[new.request.request_id] = new.sink
@@ -306,7 +335,11 @@ class EngineWorker:
         for event in events:
             self._sinks[event.request_id].event(event)
         for record in ended:
-            self._sinks.pop(record.request_id).finished(record)
+            sink = self._sinks.pop(record.request_id)
+            if "error" in {sample.finish_reason for sample in record.samples}:
+                sink.failed(_no_way_on(record))
+            else:
+                sink.finished(record)
         self._watch(further=any(work.tokens > work.recomputed_tokens for step in result.steps for work in step.work))
 
     def _watch(self, *, further: bool) -> None:
@@ -340,17 +373,15 @@ class EngineWorker:
             self._sinks.pop(request_id).finished(self._ledger.close(request_id, self._clock()))
         return len(known)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Tell everybody that the engine broke, and drop it."""
         _let_go_of_frames(error)
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        failed = EngineFailed(f"the engine stopped: {reason}; the next request loads it again, %infer logs says more")
-        failed.__cause__ = error
+        failed = _failed(error)
         sinks, self._sinks = self._sinks, {}
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):
             self._close()
         for sink in sinks.values():
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):
                 sink.failed(failed)
 
     def _close(self) -> None:
@@ -374,7 +405,26 @@ class EngineWorker:
             reply.put(work())
         except BaseException as error:  # the thread must live on, and the caller must know
             _let_go_of_frames(error)
-            reply.put(error=error.with_traceback(None) if isinstance(error, InferError) else error)
+            reply.put(error=error.with_traceback(None) if isinstance(error, InferError) else _raisable(error))
+
+
+def _raisable(error: BaseException) -> Exception:
+    """Return what a caller can be told: `SystemExit`, raised on another thread, would end the caller's program."""
+    return error if isinstance(error, Exception) else _failed(error)
+
+
+def _failed(error: BaseException) -> EngineFailed:
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    failed = EngineFailed(f"the engine stopped: {reason}; the next request loads it again, %infer logs says more")
+    failed.__cause__ = error
+    return failed
+
+
+def _no_way_on(record: RequestRecord) -> ConfigError:
+    """Return why vLLM ended a request with an error: it does where no token fits the form that was asked for."""
+    what = " or ".join(FORMS[kind] for kind in record.sampling.get("structured_outputs") or ())
+    why = f"the model can write nothing that fits the {what}" if what else "the engine ended this request"
+    return ConfigError(f"{why}; %infer logs says more")
 
 
 def _let_go_of_frames(error: BaseException | None) -> None:

@@ -13,6 +13,7 @@ from jupyter_infer.display import View, follow, view_for, wait_for
 from jupyter_infer.engine.protocol import Message
 from jupyter_infer.errors import ConfigError, InferError
 from jupyter_infer.handle import RequestHandle
+from jupyter_infer.interrupts import held
 from jupyter_infer.magics.ask import Ask, read_ask
 from jupyter_infer.magics.body import keep_bodies, leave_bodies
 from jupyter_infer.magics.chat import Chat
@@ -25,6 +26,9 @@ from jupyter_infer.session import Session, current_session
 from jupyter_infer.warm import LEVELS, warm
 
 __all__ = ["InferMagics", "Interrupted", "register", "unregister"]
+
+
+KEPT = "the text so far is kept; %infer last shows its times"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -97,12 +101,24 @@ class InferMagics(Magics):
     def _ask(self, line: str, cell: str) -> Result | Results | RequestHandle | BatchHandle | None:
         ask = read_ask(line, cell, self._defaults(), self.shell.user_ns, self.shell.user_ns_hidden)
         messages = self._conversation() if ask.continues else []
-        view = view_for(self.shell, "text" if ask.shown == "json" else ask.format, in_place=ask.background)
-        handle = self._submitted(ask, messages, view)
-        if ask.background:
-            return self._follow_later(ask, handle, view)
+        view = self._view(ask)
+        handle: RequestHandle | BatchHandle | None = None
         try:
-            self._remember(ask, messages, handle)
+            with held() as interrupt:
+                handle = self._submitted(ask, messages, view)
+                interrupt.undo = handle.cancel
+                if ask.background:
+                    return self._follow_later(ask, handle, view)
+                self._remember(ask, messages, handle)
+                return self._follow(ask, handle, view)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted("nothing was asked" if handle is None else KEPT) from None
+
+    def _follow(self, ask: Ask, handle: RequestHandle | BatchHandle, view: View) -> Result | Results | None:
+        """Show the text as it comes; return the cell's value."""
+        try:
             handles = handle if isinstance(handle, BatchHandle) else [handle]
             if ask.shown == "json":
                 wait_for(handles)
@@ -112,17 +128,24 @@ class InferMagics(Magics):
             handle.cancel()
             self._keep(ask, handle)
             view.later(lambda: self._partly(ask, handle, view), "■ interrupted …")
-            raise Interrupted("the text so far is kept; %infer last shows its times") from None
+            raise Interrupted(KEPT) from None
         result = self.session.result(handle)
         self._keep(ask, result)
         if ask.shown == "json":
             view.end([_json(result)])
-        elif ask.hint:
-            view.note(f"hint: {ask.hint}")
+        else:
+            self._hint(ask, view)
         if ask.shown in ("chart", "status"):
             return result.shown_as(ask.shown)
         self.mute(result)
         return None
+
+    def _view(self, ask: Ask) -> View:
+        if ask.shown == "json":
+            return view_for(self.shell, "text", in_place=ask.background)
+        if ask.format is None and "structured_outputs" in ask.sampling:  # Markdown would take JSON's indentation
+            return view_for(self.shell, "text", in_place=True)
+        return view_for(self.shell, ask.format, in_place=ask.background)
 
     def _submitted(self, ask: Ask, messages: list[Message], view: View) -> RequestHandle | BatchHandle:
         """Hand the request over; a load that it waits for is shown, and goes from the cell if it comes to nothing."""
@@ -137,7 +160,7 @@ class InferMagics(Magics):
             view.clear()
             if self.session.status().state == "loading":
                 raise Interrupted("the model loads on; the next cell uses it, %infer unload ends it") from None
-            raise
+            raise Interrupted("nothing was asked") from None
         except BaseException:
             view.clear()
             raise
@@ -166,13 +189,20 @@ class InferMagics(Magics):
         if getattr(self.shell, "kernel", None) is not None:  # a terminal has one place, where the next prompt stands
             view.update(["…"])  # here, because a display that another thread makes goes to the cell that runs then
             view.later(make, "" if muted else "▷ in the background …")
-        if ask.hint:
-            view.note(f"hint: {ask.hint}")
+        self._hint(ask, view)
         self._keep(ask, handle)
         if muted:
             self.mute(handle)
             return None
         return handle
+
+    def _hint(self, ask: Ask, view: View) -> None:
+        """Say what the cell may have meant otherwise."""
+        if ask.hint:
+            view.note(f"hint: {ask.hint}")
+        info = self.session.info
+        if ask.template and info is not None and not info.chat_template:
+            view.note(f"hint: {info.model} has no chat template: the text was completed as it stands (--no-template)")
 
     def _keep(self, ask: Ask, value: Any) -> None:
         """Keep a cell's value under the name that the cell gives it."""

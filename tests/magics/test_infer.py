@@ -616,3 +616,15 @@ def test_naming_the_model_that_is_loaded_keeps_it_and_its_settings(shell: Any, s
     shell.run_cell("%%infer -m scripted\nHi")
     assert session._loaded == ("scripted", {"max_model_len": 2048})
     assert len(session.engines) == 1  # type: ignore[attr-defined]
+
+
+def test_an_answer_in_a_form_is_shown_as_it_is(kernel: Any, session: Session) -> None:
+    """Markdown would take the indentation of JSON."""
+    kernel.user_ns["person"] = {"type": "object"}
+    for line in ("--schema person", "--choice yes --choice no", "-f markdown --choice yes"):
+        kernel.display_pub.outputs.clear()
+        result = ask(kernel, f"%%infer {line}\nHi")
+        assert result.parsed is None  # the script heeds no form, and that is said
+        assert "does not fit the" in result.status
+        rendered = [message for message in kernel.display_pub.outputs if "<div" in message["data"].get("text/html", "")]
+        assert bool(rendered) is ("markdown" in line)
