@@ -16,6 +16,7 @@ from jupyter_infer.errors import InferError
 __all__ = ["main"]
 
 OVERHEAD = "Output tokens a second of %%infer in a real kernel, by those of a bare loop around the same engine."
+SOAK = "Mixed requests from several threads, a fifth aborted, some refused; exit status 1 if anything leaks or is lost."
 DEMO_PROMPT = "Why is the sky blue? Answer in two sentences."
 
 
@@ -63,6 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     overhead.add_argument("--pairs", type=_positive, default=6, metavar="N", help="runs of each, in turn (6)")
     overhead.add_argument("--tokens", type=_positive, default=64, metavar="N", help="output tokens a request (64)")
     overhead.set_defaults(run=_bench_overhead)
+    soak = benches.add_parser("soak", help="many mixed requests, and what they leave behind", description=SOAK)
+    soak.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    soak.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+    soak.add_argument("--requests", type=_positive, default=300, metavar="N", help="requests to run (300)")
+    soak.set_defaults(run=_bench_soak)
     kernel = commands.add_parser("kernel", help="the Jupyter kernel with the right environment")
     kernels = kernel.add_subparsers(required=True, metavar="COMMAND")
     install = kernels.add_parser("install", help="install it", allow_abbrev=False)
@@ -189,6 +195,22 @@ def _bench_overhead(arguments: argparse.Namespace) -> int:
     found = measure_overhead(model=arguments.model, pairs=arguments.pairs, tokens=arguments.tokens, say=say)
     print(json.dumps(found) if arguments.json else overhead_text(found))
     return 0
+
+
+def _bench_soak(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.bench.soak import SMALL_POOL, as_it_must_be, measure_soak, soak_text
+    from jupyter_infer.display import TerminalView
+    from jupyter_infer.session import Session
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    session = Session(arguments.model, kv_cache_memory_bytes=SMALL_POOL)
+    session.load(progress=TerminalView(stream=sys.stderr).progress)
+    found = measure_soak(session, requests=arguments.requests, say=say)
+    session.unload()
+    print(json.dumps(found) if arguments.json else soak_text(found))
+    return int(not as_it_must_be(found))
 
 
 def _kernel_install(arguments: argparse.Namespace) -> int:
