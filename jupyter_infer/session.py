@@ -237,6 +237,8 @@ class Session:
         """
         if isinstance(prompt, str):
             return self.result(self.submit(prompt, **options))
+        if any(isinstance(item, Mapping) for item in prompt):
+            raise PromptError("these are messages of one conversation; type session.chat(messages)")
         return self.result(self.submit_batch(prompt, **options))
 
     @held()
@@ -421,7 +423,11 @@ def _values(sampling: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_text(prompt: Prompt, system: str | None = None) -> None:
-    """Refuse halves of surrogate pairs: no tokenizer takes them, and no message can carry them."""
+    """Refuse what is no text and no messages, and halves of surrogate pairs, which no tokenizer takes."""
+    if not isinstance(prompt, str) and not (
+        isinstance(prompt, Sequence) and all(isinstance(message, Mapping) for message in prompt)  # bytes are numbers
+    ):
+        raise PromptError(f"a prompt is a text, or a list of chat messages, and not of type {type(prompt).__name__}")
     contents = [prompt] if isinstance(prompt, str) else [str(message.get("content", "")) for message in prompt]
     for text in (*contents, system or ""):
         try:

@@ -808,3 +808,26 @@ def test_steps_outlive_the_engine_that_ran_them(session: Session) -> None:
 def test_tokens_of_a_text(session: Session) -> None:
     assert [piece for _, piece in session.tokens("one two")] == ["one", "two"]
     assert session.info is not None  # it was loaded for that
+
+
+def test_messages_are_no_batch(session: Session) -> None:
+    with pytest.raises(PromptError, match=r"session\.chat"):
+        session.generate([{"role": "user", "content": "Hi"}])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("prompt", [b"Hi", [3], 3.5, {"role": "user", "content": "Hi"}])
+def test_what_is_no_prompt_is_one_line(session: Session, prompt: Any) -> None:
+    with pytest.raises(PromptError, match=f"not of type {type(prompt).__name__}"):
+        session.submit(prompt)
+
+
+def test_a_request_is_open_from_the_moment_that_it_was_asked(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    first = session.submit("one")
+    gate.wait()  # the engine's thread stands in a step and looks at nothing
+    session.submit_batch(["two", "three"])
+    assert (session.status().state, session.status().open_requests) == ("busy", 3)
+    gate.open()
+    session.submit("last").record(WAIT)
+    assert first.done
+    assert session.status().open_requests == 0

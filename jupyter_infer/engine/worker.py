@@ -150,6 +150,7 @@ class EngineWorker:
         self._ledger: Ledger | None = None
         self._sinks: dict[str, Sink] = {}
         self._loads = 0  # that are not over
+        self._coming = 0  # requests in the inbox
         self._idle_steps = 0
         self._hurrying = False
         self._thread: threading.Thread | None = None
@@ -170,8 +171,9 @@ class EngineWorker:
 
     @property
     def open_requests(self) -> int:
-        """Requests that are queued or running."""
-        return len(self._sinks)
+        """Requests that are on their way, queued or running."""
+        with self._starting:
+            return self._coming + len(self._sinks)
 
     @property
     def busy_ns(self) -> int:
@@ -199,7 +201,9 @@ class EngineWorker:
 
     def submit(self, *submissions: Submission) -> None:
         """Hand over requests that the engine gets before its next step; what becomes of each goes to its sink."""
-        self._post(_Submit(submissions))
+        with self._starting:
+            self._post(_Submit(submissions))
+            self._coming += len(submissions)
 
     def cancel(self, request_id: str) -> None:
         """Abort a request before the next step; nothing happens if it is over."""
@@ -314,15 +318,21 @@ class EngineWorker:
         self._answer(message.reply, count)
 
     def _submit(self, new: Submission) -> None:
+        refused: BaseException | None = None
         try:
             if new.engine is not None and new.engine is not self._need():
                 raise EngineBusy("another model was loaded meanwhile; run it again")
             self._need().add(new.request)
         except BaseException as error:
-            new.sink.failed(_raisable(error))
+            refused = error
+        with self._starting:
+            self._coming -= 1
+            if refused is None:
+                self._sinks[new.request.request_id] = new.sink
+        if refused is not None:
+            new.sink.failed(_raisable(refused))
             return
         assert self._ledger is not None
-        self._sinks[new.request.request_id] = new.sink
         self._ledger.open(new.request, arrival_ns=new.arrival_ns, enqueued_ns=self._clock(), load_ns=new.load_ns)
 
     def _step(self) -> None:
