@@ -33,10 +33,12 @@ ROUND = 100  # requests after which all are waited for and accounted; their step
 STEP_SIZES = 128
 WARM_UP = 0.2  # of the requests, before the memory is looked at: buffers of a fixed size fill meanwhile
 ABORTED, REFUSED = 0.2, 0.05
-LONGEST = 24  # output tokens
-SMALL_POOL = 48 << 20  # bytes of KV in which the clients' requests do not all find room
+LONGEST = 16  # output tokens
+SMALL_POOL = 32 << 20  # bytes of KV in which the clients' requests do not all find room
 PATIENCE_S = 300.0  # for one request; a soak that hangs has failed
 GROWTH = 0.03
+
+WORDS = ("rain", "bread", "{x}", "émigré", "🚲", "$5", "</b>")
 
 SPECIAL: tuple[dict[str, Any], ...] = (
     {},
@@ -179,11 +181,13 @@ def _mix(draw: random.Random, count: int, context: int) -> Iterator[_Ask]:
     kinds += ["run"] * (count - len(kinds))
     draw.shuffle(kinds)
     for number, kind in enumerate(kinds):
-        words = " ".join(
-            draw.choice(("rain", "bread", "{x}", "émigré", "🚲", "$5", "</b>")) for _ in range(draw.choice((1, 8, 60)))
-        )
-        prompt = f"{number}. {words}"
-        options: dict[str, Any] = {"max_tokens": draw.randint(1, LONGEST), "temperature": draw.choice((0.0, 0.8))}
+        words = (draw.choice(WORDS) for _ in range(draw.choice((1, 6, 24))))
+        prompt = f"{number}. {' '.join(words)}"
+        options: dict[str, Any] = {
+            "max_tokens": draw.randint(1, LONGEST),
+            "temperature": draw.choice((0.0, 0.8)),
+            "template": draw.choice((True, False)),
+        }
         if kind == "refuse":
             yield draw.choice(
                 (
@@ -196,7 +200,7 @@ def _mix(draw: random.Random, count: int, context: int) -> Iterator[_Ask]:
             )
         elif kind == "abort":
             options |= {"ignore_eos": True, "max_tokens": LONGEST}
-            yield _Ask(prompt, options, abort_after=draw.choice((0, 0, 1, 5, LONGEST // 2)))
+            yield _Ask(prompt, options, abort_after=draw.choice((0, 0, 1, 4, LONGEST // 2)))
         else:
             special = draw.choice(SPECIAL)
             yield _Ask(prompt, options | special)

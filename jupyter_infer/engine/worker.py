@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -344,13 +344,19 @@ class EngineWorker:
         events, ended = self._ledger.book(result)
         for event in events:
             self._sinks[event.request_id].event(event)
-        for record in ended:
-            sink = self._sinks.pop(record.request_id)
+        self._end(ended)
+        self._watch(further=any(work.tokens > work.recomputed_tokens for step in result.steps for work in step.work))
+
+    def _end(self, records: Sequence[RequestRecord]) -> None:
+        """Tell whose requests are over; after the last one's end, the process is as it was before the first."""
+        sinks = [self._sinks.pop(record.request_id) for record in records]
+        if records and not self._sinks:
+            self._hurry(False)
+        for sink, record in zip(sinks, records, strict=True):
             if "error" in {sample.finish_reason for sample in record.samples}:
                 sink.failed(_no_way_on(record))
             else:
                 sink.finished(record)
-        self._watch(further=any(work.tokens > work.recomputed_tokens for step in result.steps for work in step.work))
 
     def _watch(self, *, further: bool) -> None:
         """End requests that can never be scheduled, instead of stepping for ever."""
@@ -379,8 +385,7 @@ class EngineWorker:
         assert self._ledger is not None
         self._engine.abort(known)
         self._publish()
-        for request_id in known:
-            self._sinks.pop(request_id).finished(self._ledger.close(request_id, self._clock()))
+        self._end([self._ledger.close(request_id, self._clock()) for request_id in known])
         return len(known)
 
     def _fail(self, error: BaseException) -> None:

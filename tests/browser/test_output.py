@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
+from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import Lab, Notebook
 
@@ -35,7 +41,8 @@ SETUP = f"""
 import jupyter_infer.session as ours
 from jupyter_infer.engine.scripted import Script, ScriptedEngine
 ANSWERS = {{"hostile": [{HOSTILE!r}], "prices": [{PRICES!r}], "rich": [{RICH!r}], "flood": {FLOOD!r}}}
-script = Script(answer=lambda prompt: ANSWERS[prompt], step_ns=lambda tokens: 1_000_000, max_model_len=8192)
+answer = lambda prompt: ANSWERS.get(prompt, [prompt])
+script = Script(answer=answer, step_ns=lambda tokens: 1_000_000, max_model_len=8192)
 ours._current = ours.Session("scripted", factory=lambda *wanted: lambda progress: ScriptedEngine(script))
 """
 CELLS = [
@@ -49,7 +56,11 @@ CELLS = [
     "%%infer -f text --max-tokens 5000\nflood",
     "%%infer -b --max-tokens 5000\nflood",
     "pass",
+    f"%%infer\n{HOSTILE}",
+    f"%%infer --split\n{HOSTILE}\n---\n{HOSTILE} $5 and $6",
+    "%infer history",
 ]
+ECHOED = (10, 11, 12)  # cells that show a prompt
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +115,92 @@ def test_a_flood_leaves_the_page_usable_and_the_text_whole(notebook: Notebook, l
     notebook.page.keyboard.type("typed = 1  # ")
     notebook.page.wait_for_function("text => document.body.innerText.includes(text)", arg="typed = 1  #", timeout=5_000)
     notebook.finished(index)
-    notebook.wait_for_text(index, "text.includes('5,000 out')")
+    drawn = ("5,000 out", "word0 ", "word4999")  # JupyterLab draws a text again when it is updated
+    notebook.wait_for_text(index, " && ".join(f"text.includes('{part}')" for part in drawn))
     whole = "".join(FLOOD).split()
     assert notebook.outputs(index).first.inner_text().split() == whole
     notebook.save()
     book = nbformat.read(lab.root / "output.ipynb", as_version=4)
     (answer, *_) = book.cells[index].outputs
-    assert len(json.dumps(answer)) <= 3 * len("".join(FLOOD))
+    assert len(json.dumps(answer)) <= 1.2 * len("".join(FLOOD))
+    assert len(json.dumps(book.cells[index])) <= 3 * len("".join(FLOOD))  # with the chart and its picture
+
+
+def asked_by(page: Page) -> list[str]:
+    """Return a list that will hold every address that a page asks for from now on."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    return asked
+
+
+def is_harmless(page: Page, output: Any, asked: list[str]) -> None:
+    """Check that nothing of `HOSTILE` became more than text in an output, and that nothing was fetched for it."""
+    assert "<img src=x onerror=" in output.text_content()  # in the page, also where it is out of sight
+    for link in output.locator("a[href]").all():
+        assert not link.get_attribute("href").startswith("javascript")
+    assert output.locator("script, iframe, [onerror], img[src='x'], mjx-container").count() == 0
+    assert page.evaluate("window.__p") is None
+    assert not [url for url in asked if "192.0.2.1" in url or url.endswith("/x")]
+
+
+@pytest.fixture(scope="module")
+def echoed(notebook: Notebook) -> Notebook:
+    for index in ECHOED:
+        notebook.run(index)
+        notebook.finished(index)
+    return notebook
+
+
+@pytest.mark.parametrize("index", ECHOED)
+def test_a_prompt_does_not_run_wherever_it_is_shown(echoed: Notebook, index: int) -> None:
+    is_harmless(echoed.page, echoed.output(index), asked_by(echoed.page))
+
+
+@pytest.mark.parametrize("index", [10, 11])
+def test_the_labels_and_the_hover_text_of_a_chart_show_a_prompt_literally(echoed: Notebook, index: int) -> None:
+    asked = asked_by(echoed.page)
+    bars = echoed.output(index).locator(".js-plotly-plot .bars .point")
+    bars.first.wait_for(timeout=60_000)
+    echoed.cell(index).scroll_into_view_if_needed()
+    hover = echoed.output(index).locator(".hoverlayer .hovertext")
+    for bar in bars.all():
+        if (box := bar.bounding_box()) and box["width"] > 4:
+            echoed.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            hover.first.wait_for(timeout=60_000)
+            assert "<img src=x" in hover.first.text_content()
+            break
+    else:
+        raise AssertionError("no bar is wide enough to point at")
+    assert hover.locator("img, script, a").count() == 0
+    if index == 11:
+        assert "1 · <img src=x" in echoed.output(index).locator(".yaxislayer-above").first.text_content()
+    is_harmless(echoed.page, echoed.output(index), asked)
+    echoed.screenshot(f"output-hover-{index}")
+
+
+def test_a_reopened_notebook_runs_nothing(echoed: Notebook, open_notebook: Callable[..., Notebook], lab: Lab) -> None:
+    echoed.save()
+    shutil.copy(lab.root / "output.ipynb", lab.root / "output-again.ipynb")
+    again = open_notebook("output-again", theme="dark")
+    asked = asked_by(again.page)
+    for index in (2, 3, *ECHOED):
+        again.cell(index).scroll_into_view_if_needed()
+        again.wait_for_text(index, "text.includes('<img src=x onerror=')")  # JupyterLab draws a cell when it is seen
+        is_harmless(again.page, again.output(index), asked)
+
+
+def test_a_page_made_of_the_notebook_runs_nothing(echoed: Notebook, lab: Lab, browser: Browser, tmp_path: Path) -> None:
+    """`nbconvert` puts the static form of a chart and the HTML of an answer into its page as they are."""
+    echoed.save()
+    command = ["-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(lab.root / "output.ipynb")]
+    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    asked = asked_by(page)
+    page.goto((tmp_path / "output.html").as_uri())
+    for index in (2, 3, *ECHOED):
+        cell = page.locator(".jp-CodeCell").nth(index)
+        is_harmless(page, cell.locator(".jp-OutputArea").first, asked)
+    chart = page.locator(".jp-CodeCell").nth(11).locator(".jp-OutputArea table")
+    assert "1 · <img src=x" in chart.first.inner_text()
+    context.close()

@@ -58,6 +58,29 @@ def test_equal_prompts_keep_a_bar_each() -> None:
     assert len(set(axis["ticktext"])) == 3  # they are numbered
 
 
+BEGINNING = "Summarise this letter for me: "  # thirty characters
+
+
+@pytest.mark.parametrize("others", [0, 10, 30])
+@pytest.mark.parametrize(
+    "prompts", [["Why?"] * 3, [f"{BEGINNING}first", f"{BEGINNING}second", f"{BEGINNING}third"], [""] * 3]
+)
+def test_equal_labels_merge_no_bars(prompts: list[str], others: int) -> None:
+    """A category axis would draw them all at one place."""
+    records = [
+        make_record(f"r{i}", prompt=prompt, prefill=100 * (i + 1), itl=10 + i) for i, prompt in enumerate(prompts)
+    ]
+    records += make_batch(others, tokens=3)
+    figure = spec(records)
+    assert figure["layout"]["yaxis"].get("type") in (None, "linear")
+    for name in PHASE_NAMES:
+        bars = trace(figure, name)
+        lengths = numbers(bars["x"])
+        assert lengths == pytest.approx([getattr(phases(record), f"{name}_ns") / 1e9 for record in records])
+        heights = bars["y"] if "y" in bars else [bars["y0"] + bars["dy"] * place for place in range(len(lengths))]
+        assert list(heights) == list(range(1, len(records) + 1))
+
+
 def test_phases_that_were_not_reached_have_no_bar() -> None:
     figure = spec([aborted_in_queue(), aborted_in_prefill(), aborted_in_decode(), one_token()])
     assert [x is None for x in trace(figure, "queued")["x"]] == [True, False, False, False]

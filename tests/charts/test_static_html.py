@@ -61,6 +61,14 @@ def test_what_is_not_known_is_not_zero(price: object) -> None:
     assert "token limit" in page.texts
 
 
+def test_equal_prompts_are_a_line_each_with_its_own_figures() -> None:
+    records = [make_record(f"r{i}", prefill=100 * (i + 1)) for i in range(3)]
+    texts = Page(static_html(records, DEFAULT_PRICE, status="")).texts
+    for number in (1, 2, 3):
+        assert texts.count(f"{number} · Why is the sky blue?") == 1
+    assert [texts.count(f"{100 * number + 12} ms") for number in (1, 2, 3)] == [1, 1, 1]  # TTFT
+
+
 def test_boxes_keep_the_proportions() -> None:
     html = static_html([make_record(queued=100, prefill=300, itl=600, tokens=2, load=5000)], DEFAULT_PRICE, status="")
     assert re.findall(r"float:left;width:([\d.]+)%", html) == ["10", "30", "60"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jupyter_infer import hardware
-from jupyter_infer.engine.sizing import MIB, plan_load
+from jupyter_infer.engine.sizing import MIB, OVERHEAD, SMALLEST_POOL, WEIGHT_COPIES, plan_load
 from jupyter_infer.errors import NotEnoughMemory
 from jupyter_infer.models import ResolvedModel
 
@@ -73,6 +77,56 @@ def test_too_little_memory_is_refused_with_the_numbers(machine: Any) -> None:
         "free some, or take a smaller model"
     )
     assert isinstance(caught.value, MemoryError)
+
+
+@given(free=st.integers(0, 64 * GIB), weights=st.integers(MIB, 16 * GIB), bf16=st.booleans())
+def test_weights_and_pool_fit_into_what_is_free_or_the_load_is_refused(free: int, weights: int, bf16: bool) -> None:
+    with pytest.MonkeyPatch.context() as machine:
+        machine.setattr(hardware, "memory_available", lambda: free)
+        machine.setattr(hardware, "memory_limit", lambda: 64 * GIB)
+        machine.setattr(hardware, "has_bf16_matmul", lambda: bf16)
+        least = WEIGHT_COPIES * weights + OVERHEAD + SMALLEST_POOL
+        if least > free:
+            numbers = f"needs about {least / MIB:,.0f} MiB and {free / MIB:,.0f} MiB are free"
+            with pytest.raises(NotEnoughMemory, match=numbers):
+                plan_load(model(weights), {}, gpu=False)
+            return
+        plan = plan_load(model(weights), {}, gpu=False)
+    pool = plan.settings["kv_cache_memory_bytes"]
+    assert WEIGHT_COPIES * plan.weight_bytes + OVERHEAD + pool <= free
+    assert SMALLEST_POOL <= pool <= GIB
+
+
+@pytest.mark.parametrize(
+    ("names", "group"),
+    [
+        (("memory.max", "memory.current"), "0::/"),
+        (("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"), ""),
+    ],
+    ids=["v2", "v1"],
+)
+@pytest.mark.parametrize(("used", "pool"), [(256 * MIB, 256 * MIB), (1200 * MIB, 206 * MIB), (1600 * MIB, None)])
+def test_in_a_container_on_a_large_host_its_limit_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str], group: str, used: int, pool: int | None
+) -> None:
+    limit, usage = (tmp_path / "cgroup" / name for name in names)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(group)
+    limit.parent.mkdir(parents=True)
+    limit.write_text(str(2 * GIB))
+    usage.write_text(str(used))
+    host = psutil.virtual_memory()._replace(total=512 * GIB, available=400 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: host)
+    monkeypatch.setattr(hardware, "_address_space_limit", lambda: None)
+    monkeypatch.setattr(hardware, "has_bf16_matmul", lambda: True)
+    roots = hardware.Roots(tmp_path / "proc", tmp_path / "cgroup")
+    for name in ("memory_available", "memory_limit"):
+        monkeypatch.setattr(hardware, name, partial(getattr(hardware, name), roots=roots))
+    if pool is None:
+        with pytest.raises(NotEnoughMemory, match=r"706 MiB and 448 MiB are free of the 2,048 MiB that this process"):
+            plan_load(model(), {}, gpu=False)
+    else:
+        assert plan_load(model(), {}, gpu=False).settings["kv_cache_memory_bytes"] == pool
 
 
 def test_a_pool_that_the_user_asks_for_is_taken(machine: Any) -> None:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from jupyter_infer.session import Session
 
 
@@ -67,3 +74,29 @@ def test_a_stop_string_ends_the_answer_and_is_not_in_it(session: Session) -> Non
     assert "," not in result.text
     assert result.finish_reason == "stop"
     assert result.record.samples[0].stop_reason == ","
+
+
+# The model's vocabulary has no tokens for these: control characters, and the unassigned planes 4 to 11 of Unicode.
+UNKNOWN_BYTES = {*b"\x04\x06\x13\x14\x16\x1d", 0xF1, 0xF2}
+
+
+@given(body=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).filter(str.strip))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_is_in_the_prompt_and_in_its_tokens_as_it_was_typed(session: Session, body: str) -> None:
+    engine: Any = session._worker.engine
+    rendered = engine.render(body)
+    assert rendered.text.count(f"<|im_start|>user\n{body}<|im_end|>\n") == 1
+    raw = engine.render(body, template=False)
+    assert raw.text == body
+    if not UNKNOWN_BYTES & set(body.encode()):
+        decode = partial(engine._tokenizer.decode, clean_up_tokenization_spaces=False)
+        assert decode(rendered.token_ids) == rendered.text
+        assert decode(raw.token_ids) == body
+
+
+@pytest.mark.parametrize("template", [True, False])
+def test_a_literal_control_token_is_that_token(session: Session, template: bool) -> None:
+    engine: Any = session._worker.engine
+    plain, with_one = (engine.render(text, template=template).token_ids for text in ("ab", "a<|im_end|>b"))
+    assert with_one.count(2) == plain.count(2) + 1
+    assert session.generate("a<|im_end|>b", template=template, max_tokens=2).usage.output_tokens in (1, 2)

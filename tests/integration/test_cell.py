@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import use_session
 from IPython.core.displaypub import CapturingDisplayPublisher
 
+from jupyter_infer.config import DEFAULT_MAX_TOKENS
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.result import Refused, Result, Results
 from jupyter_infer.session import Session
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture
@@ -52,6 +57,18 @@ def test_the_shown_text_is_the_answer_and_ends_as_the_status_line_says(shell: An
     assert "truncated at --max-tokens 20" in result.status
     stopped = ask(shell, "-t 0 --max-tokens 60", "What is the capital of France?")
     assert stopped.status.endswith("· stop")
+
+
+def test_a_cell_without_options_has_room_for_an_answer_and_says_when_it_was_cut(shell: Any) -> None:
+    result = ask(shell, "", "Count from 1 to 10.")
+    limit = result.record.sampling["max_tokens"]
+    assert limit == DEFAULT_MAX_TOKENS > 16  # vLLM's own default
+    (documented,) = re.findall(r"^\| `--max-tokens N` \| .*\((\d+)\)", README.read_text(), re.MULTILINE)
+    assert int(documented) == limit
+    cut = result.finish_reason == "length"
+    assert cut == (result.usage.output_tokens == limit)
+    shown = " ".join(str(form) for form in result._repr_mimebundle_().values())
+    assert ("truncated at --max-tokens" in shown) == ("truncated" in result.status) == cut
 
 
 def test_sampling_options_do_what_they_say(shell: Any) -> None:

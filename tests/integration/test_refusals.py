@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from jupyter_infer.errors import ConfigError, ModelError, PromptError
+from jupyter_infer.errors import ConfigError, InferError, ModelError, NotEnoughMemory, PromptError
+from jupyter_infer.magics.tables import describe
+from jupyter_infer.models import default_model_here
 from jupyter_infer.result import Refused, Result
 from jupyter_infer.session import Session
+
+from .tiny import SETTINGS, tiny_model
 
 
 def words(session: Session, tokens: int) -> str:
@@ -17,11 +24,17 @@ def words(session: Session, tokens: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def small(session: Session) -> Session:
+def back(session: Session) -> Iterator[None]:
+    """Afterwards the default model is there again."""
+    yield
+    session.load(default_model_here(), kv_cache_memory_bytes=256 << 20)
+
+
+@pytest.fixture(scope="module")
+def small(session: Session, back: None) -> Session:
     """The engine with a context of 96 tokens."""
     session.load(max_model_len=96, kv_cache_memory_bytes=256 << 20)
-    yield session
-    session.load(kv_cache_memory_bytes=256 << 20)
+    return session
 
 
 def test_the_limit_is_the_context_less_one_token(small: Session) -> None:
@@ -34,11 +47,21 @@ def test_the_limit_is_the_context_less_one_token(small: Session) -> None:
 
 
 def test_a_batch_runs_without_the_prompt_that_cannot(small: Session) -> None:
-    prompts = ["Hi", words(small, small.info.max_model_len + 1), "Bye"]
-    first, refused, last = small.generate(prompts, template=False, max_tokens=2)
-    assert isinstance(first, Result)
-    assert isinstance(refused, Refused)
-    assert isinstance(last, Result)
+    limit = small.info.max_model_len
+    for tokens in (limit, limit + 1):
+        prompts = ["Hi", words(small, tokens), "Bye"]
+        results = small.generate(prompts, template=False, max_tokens=2, ignore_eos=True)
+        first, refused, last = results
+        assert isinstance(first, Result)
+        assert isinstance(refused, Refused)
+        assert isinstance(last, Result)
+        assert (first.record.prompt, last.record.prompt) == ("Hi", "Bye")
+        assert (first.usage.output_tokens, last.usage.output_tokens) == (2, 2)
+        assert refused.prompt == prompts[1]
+        assert f"{tokens} tokens" in str(refused.error)
+        assert f"context of {limit}" in str(refused.error)
+        assert "1 refused" in results.status
+        assert small.status().open_requests == 0
 
 
 @pytest.mark.parametrize(
@@ -94,3 +117,62 @@ def test_a_load_that_fails_is_one_line_and_the_next_request_works(
         session.load(model, **settings)
     assert "\n" not in str(caught.value)
     assert session.generate("Hi", max_tokens=1).record.output_tokens == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"no such format " * 100])
+def test_a_gguf_file_that_cannot_be_converted_leaves_the_engine_as_it_is(
+    session: Session, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "x.gguf").write_bytes(content)
+    before = session.generate("Hi", max_tokens=1)
+    with pytest.raises(InferError, match=r"x\.gguf") as caught:
+        session.load(str(tmp_path / "x.gguf"))
+    assert "\n" not in str(caught.value)
+    again = session.generate("Hi", max_tokens=1)
+    assert (again.record.model, again.record.load_ns) == (before.record.model, None)
+
+
+# A pool that is smaller than the context; the engine that these need comes last.
+
+POOL = {**SETTINGS, "num_gpu_blocks_override": 41}  # and one of them is vLLM's own
+
+
+@pytest.fixture(scope="module")
+def pool(session: Session, tmp_path_factory: pytest.TempPathFactory, back: None) -> Session:
+    """A model with a context of 8,192 tokens, and a KV pool of 40 blocks."""
+    session.load(tiny_model(tmp_path_factory.mktemp("models") / "tiny"), **POOL)
+    return session
+
+
+def test_the_context_is_what_the_pool_holds_and_that_is_said(pool: Session) -> None:
+    info = pool.info
+    assert (info.kv_blocks_total, info.block_size, info.max_model_len) == (40, 32, 40 * 32)
+    assert "context 1,280 · KV pool 40 blocks × 32 tokens" in describe(info)
+
+
+def test_a_prompt_that_fills_the_pool_runs_and_a_longer_one_is_refused_at_once(pool: Session) -> None:
+    limit = 40 * 32
+    full = pool.generate(words(pool, limit - 1), template=False, ignore_eos=True)
+    assert (full.usage.output_tokens, full.finish_reason) == (1, "length")
+    steps, kept = len(pool.steps), len(pool.history)
+    for tokens in (limit, limit + 1, 5 * limit):
+        with pytest.raises(PromptError, match=rf"{tokens:,} tokens.* 1,280 .*KV pool of 40 blocks") as caught:
+            pool.generate(words(pool, tokens), template=False)
+        assert "\n" not in str(caught.value)
+    assert (len(pool.steps), len(pool.history)) == (steps, kept)
+    first, refused, last = pool.generate(["Hi", words(pool, limit), "Hi"], template=False, max_tokens=2)
+    assert isinstance(refused, Refused)
+    assert [result.usage.output_tokens for result in (first, last)] == [2, 2]
+
+
+def test_requests_that_fit_alone_run_one_after_the_other_in_a_pool_that_is_full(pool: Session) -> None:
+    """None of them waits for ever, and whoever was preempted has all of its tokens."""
+    prompts = [f"{number} " + words(pool, 600) for number in range(4)]
+    results = pool.generate(prompts, template=False, max_tokens=48, ignore_eos=True)
+    assert [result.usage.output_tokens for result in results] == [48] * 4
+
+
+def test_a_context_above_the_pool_is_refused_in_one_line(pool: Session) -> None:
+    with pytest.raises(NotEnoughMemory, match=r"2048.*1280.*smaller --max-model-len or a larger --kv") as caught:
+        pool.load(pool.model, **POOL, max_model_len=2048)
+    assert "\n" not in str(caught.value)

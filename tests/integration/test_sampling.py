@@ -8,8 +8,8 @@ from jupyter_infer.engine.vllm_sampling import OWNED_SAMPLING
 from jupyter_infer.errors import ConfigError
 from jupyter_infer.session import Session
 
-NUMBERS = (True, 0, 1, -1, 5, 10**6, 2**31, 2**64, 10**30, 0.5, -0.5, 1e-9, 1e300, math.inf, math.nan)
-TEXTS = ("", "x", "5", b"x")
+NUMBERS = (True, 0, 1, -1, 10**6, 2**31, 2**64, 0.5, -0.5, 1e300, math.inf, math.nan)
+TEXTS = ("", "x", b"x")
 LISTS = ([], [0], [1, 2], ["a"], [""], [None], [-1], [10**9], [2**70], [1.5], [[0]])
 MAPPINGS = ({}, {"a": 1}, {1: 2}, {1: math.nan}, {10**9: 1}, {-1: 1})
 OTHERS = (None, object, len)

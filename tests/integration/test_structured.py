@@ -75,7 +75,7 @@ REFUSED = [
     ({"choice": []}, "a list of texts"),
 ]
 FINE = [
-    ({"json": PERSON}, dict),
+    ({"json": {"enum": [17, 18]}}, int),
     ({"regex": r"\d{2}"}, str),
     ({"choice": ["yes", "no"]}, str),
     ({"grammar": 'root ::= "a" | "b"'}, str),

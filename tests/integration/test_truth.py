@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -23,6 +24,32 @@ def test_phases_sum_to_e2e_and_e2e_to_the_callers_wall_time(session: Session) ->
     assert times.queued_ns + times.prefill_ns + times.decode_ns == times.e2e_ns
     assert times.e2e_ns <= wall
     assert wall - times.e2e_ns <= max(0.01 * wall, 5e6)
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(
+    cold: Session, vllm_stats: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM takes the arrival from the wall clock and all the rest from the monotonic one."""
+    jumps = itertools.count(2_000_000_000, -(10**6))
+    with monkeypatch.context() as jumping:
+        jumping.setattr(time, "time", lambda: float(next(jumps)))
+        begun = time.monotonic_ns()
+        result = cold.generate("word " * 100, template=False, max_tokens=20, ignore_eos=True)
+        wall = time.monotonic_ns() - begun
+    times = result.phases
+    assert vllm_stats[result.record.request_id].arrival_time < 2_000_000_000 + 1  # the jumping clock was asked
+    assert min(times.queued_ns, times.prefill_ns, times.decode_ns) >= 0
+    assert 0.9 * wall <= times.queued_ns + times.prefill_ns + times.decode_ns <= wall
+    assert result.usage.output_tokens == 20
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 20])
+def test_tpot_is_decode_over_one_token_less(session: Session, tokens: int) -> None:
+    result = session.generate("Tell me about rivers.", max_tokens=tokens, ignore_eos=True)
+    times, gaps = result.phases, itl_ns(result.record)
+    assert len(gaps) == tokens - 1
+    assert sum(gaps) == times.decode_ns
+    assert times.tpot_ns == (None if tokens == 1 else times.decode_ns / (tokens - 1))
 
 
 def test_vllm_reports_the_same_times_from_scheduled_on(cold: Session, vllm_stats: dict[str, Any]) -> None:
