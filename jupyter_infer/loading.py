@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_infer.engine.messages import Reply
 from jupyter_infer.engine.protocol import Engine, Progress
-from jupyter_infer.engine.worker import EngineWorker, Reply
+from jupyter_infer.engine.worker import EngineWorker
 from jupyter_infer.errors import EngineBusy
 from jupyter_infer.records import LoadStage
 

@@ -18,8 +18,9 @@ from typing import Any, overload
 from jupyter_infer import hardware
 from jupyter_infer.batch import BatchHandle
 from jupyter_infer.config import field_name
+from jupyter_infer.engine.messages import Submission
 from jupyter_infer.engine.protocol import STAGES, Engine, EngineRequest, Message, Progress
-from jupyter_infer.engine.worker import EngineWorker, Submission
+from jupyter_infer.engine.worker import EngineWorker
 from jupyter_infer.errors import ConfigError, EngineBusy, PromptError
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.interrupts import check, held

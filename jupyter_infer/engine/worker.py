@@ -14,12 +14,12 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from jupyter_infer.engine import gil
 from jupyter_infer.engine.ledger import Ledger
-from jupyter_infer.engine.protocol import Engine, EngineRequest, Progress
+from jupyter_infer.engine.messages import Ask, Cancel, Load, Reply, Sink, Stop, Submission, Submit, ToWorker, Unload
+from jupyter_infer.engine.protocol import Engine, Progress
 from jupyter_infer.errors import (
     ConfigError,
     EngineBusy,
@@ -29,11 +29,10 @@ from jupyter_infer.errors import (
     NotEnoughMemory,
     PromptError,
 )
-from jupyter_infer.interrupts import Latch
-from jupyter_infer.records import LoadStage, RequestRecord, StepRecord, TokenEvent
+from jupyter_infer.records import LoadStage, RequestRecord, StepRecord
 from jupyter_infer.structured import FORMS
 
-__all__ = ["STEPS_KEPT", "EngineWorker", "Reply", "Sink", "Submission"]
+__all__ = ["STEPS_KEPT", "EngineWorker"]
 
 STEPS_KEPT = 8192
 """Steps that a worker remembers; older ones are dropped."""
@@ -45,99 +44,6 @@ longest is given up as impossible to schedule. A grammar that is being compiled 
 IDLE_S = 0.001
 
 
-class Sink(Protocol):
-    """Where a request's answers go. Called on the worker's thread; must return at once."""
-
-    def event(self, event: TokenEvent) -> None:
-        """Take a new token event."""
-
-    def finished(self, record: RequestRecord) -> None:
-        """Take the record; nothing comes after it."""
-
-    def failed(self, error: Exception) -> None:
-        """Take the reason why the request was refused by the engine; nothing comes after it."""
-
-
-@dataclass(slots=True)
-class Reply:
-    """A slot for the answer to a message; `wait` can be interrupted, and the work goes on."""
-
-    _done: Latch = field(default_factory=Latch)
-    _value: Any = None
-    _error: BaseException | None = None
-
-    def put(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Answer."""
-        self._value, self._error = value, error
-        self._done.set()
-
-    @property
-    def answered(self) -> bool:
-        """Whether the answer is there."""
-        return self._done.is_set()
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Return the answer, or raise the error that was answered.
-
-        Raises
-        ------
-        TimeoutError
-            If there is no answer within `timeout` seconds.
-        """
-        if not self._done.wait(timeout):
-            raise TimeoutError
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
-@dataclass(frozen=True, slots=True)
-class _Load:
-    prepare: Callable[[Progress], Callable[[Progress], Engine]]
-    progress: Progress
-    reply: Reply
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A request on its way to the engine."""
-
-    request: EngineRequest
-    arrival_ns: int
-    load_ns: int | None  # a load that it waited for
-    sink: Sink
-    engine: Engine | None = None  # the one that it was rendered for; on another its tokens would mean something else
-
-
-@dataclass(frozen=True, slots=True)
-class _Submit:
-    submissions: tuple[Submission, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Cancel:
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    reply: Reply
-
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    question: Callable[[Engine], Any]
-    reply: Reply
-
-
-@dataclass(frozen=True, slots=True)
-class _Unload:
-    reply: Reply
-
-
-_Message = _Load | _Submit | _Cancel | _Stop | _Ask | _Unload
-
-
 class EngineWorker:
     """A thread that owns at most one engine at a time. All public methods may be called from any thread."""
 
@@ -145,7 +51,7 @@ class EngineWorker:
         self.steps: deque[StepRecord] = deque(maxlen=STEPS_KEPT)
         self.kv_blocks_free: int | None = None
         self._clock = clock
-        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[ToWorker] = queue.SimpleQueue()
         self._engine: Engine | None = None
         self._ledger: Ledger | None = None
         self._sinks: dict[str, Sink] = {}
@@ -195,36 +101,36 @@ class EngineWorker:
         """
         reply = Reply()
         with self._starting:
-            self._post(_Load(prepare, progress, reply))
+            self._post(Load(prepare, progress, reply))
             self._loads += 1
         return reply
 
     def submit(self, *submissions: Submission) -> None:
         """Hand over requests that the engine gets before its next step; what becomes of each goes to its sink."""
         with self._starting:
-            self._post(_Submit(submissions))
+            self._post(Submit(submissions))
             self._coming += len(submissions)
 
     def cancel(self, request_id: str) -> None:
         """Abort a request before the next step; nothing happens if it is over."""
-        self._post(_Cancel(request_id))
+        self._post(Cancel(request_id))
 
     def stop(self) -> Reply:
         """Abort all requests. Answers how many there were."""
         reply = Reply()
-        self._post(_Stop(reply))
+        self._post(Stop(reply))
         return reply
 
     def ask(self, question: Callable[[Engine], Any]) -> Reply:
         """Run a short question on the engine between two steps."""
         reply = Reply()
-        self._post(_Ask(question, reply))
+        self._post(Ask(question, reply))
         return reply
 
     def unload(self) -> Reply:
         """Abort what runs, close the engine and end the thread."""
         reply = Reply()
-        self._post(_Unload(reply))
+        self._post(Unload(reply))
         return reply
 
     def dismiss(self) -> None:
@@ -236,7 +142,7 @@ class EngineWorker:
 
     # What runs on the worker's thread.
 
-    def _post(self, message: _Message) -> None:
+    def _post(self, message: ToWorker) -> None:
         with self._starting:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="jupyter-infer-engine", daemon=True)
@@ -279,23 +185,23 @@ class EngineWorker:
             (gil.hurry if wanted else gil.relax)()
             self._hurrying = wanted
 
-    def _handle(self, message: _Message) -> None:
+    def _handle(self, message: ToWorker) -> None:
         match message:
-            case _Load():
+            case Load():
                 self._load(message)
-            case _Submit(submissions):
+            case Submit(submissions):
                 for submission in submissions:
                     self._submit(submission)
-            case _Cancel():
+            case Cancel():
                 self._abort([message.request_id])
-            case _Stop(reply):
+            case Stop(reply):
                 self._answer(reply, lambda: self._abort(list(self._sinks)))
-            case _Ask(question, reply):
+            case Ask(question, reply):
                 self._answer(reply, lambda: question(self._need()))
-            case _Unload(reply):
+            case Unload(reply):
                 self._answer(reply, self._close)
 
-    def _load(self, message: _Load) -> None:
+    def _load(self, message: Load) -> None:
         def build() -> Engine:
             if self._sinks:
                 raise EngineBusy(f"{len(self._sinks)} requests still run; type %infer stop, or wait, then load again")

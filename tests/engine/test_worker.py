@@ -15,9 +15,10 @@ import pytest
 from gate import WAIT, Gate
 
 from jupyter_infer.engine import worker as worker_module
+from jupyter_infer.engine.messages import Submission
 from jupyter_infer.engine.protocol import EngineRequest, StepResult
 from jupyter_infer.engine.scripted import Script, ScriptedEngine
-from jupyter_infer.engine.worker import EngineWorker, Submission
+from jupyter_infer.engine.worker import EngineWorker
 from jupyter_infer.errors import EngineBusy, EngineFailed, EngineNotLoaded, ModelError, PromptError
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.records import LoadStage
