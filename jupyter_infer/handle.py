@@ -130,7 +130,8 @@ class RequestHandle:
         self._bell.ring()
 
     def finished(self, record: RequestRecord) -> None:
-        """Take the record; the request is over."""
+        """Take the record; the request is over, and its result is kept before anybody is told."""
+        self._tell(lambda: self._keep(self, record))
         self._end(record, None)
 
     def failed(self, error: Exception) -> None:

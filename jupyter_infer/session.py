@@ -388,15 +388,10 @@ class Session:
         samples = int(values.get("n") or 1)
         request = EngineRequest(request_id, label[:LABEL_CHARS], rendered, values, samples)
         handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), self._keep, asked, samples)
-        handle.when_done(partial(self._remember, handle))
         return Submission(request, arrival_ns, load_ns, handle, engine)
 
-    def _remember(self, handle: RequestHandle) -> None:
-        """Put a request into the history as it ends, whether somebody asks for its result or not."""
-        with contextlib.suppress(Exception):  # it failed: there is no result, and whoever waits is told
-            handle.result(timeout=0)
-
     def _keep(self, handle: RequestHandle, record: RequestRecord) -> Result:
+        """Put a request into the history as it ends, whether somebody asks for its result or not."""
         with self._keeping:
             if handle.kept is None:
                 handle.kept = Result(record, self.price, engine_steps=self._worker.steps)
