@@ -154,5 +154,5 @@ class RequestHandle:
         """Call a listener; one that fails must not take the engine's thread with it."""
         try:
             listener()
-        except (Exception, SystemExit):  # `exit()` in a listener, too
+        except BaseException:  # `exit()` in a listener, too, or a cancelled task
             logging.getLogger(__name__).exception("a listener of request %s failed", self.request_id)

@@ -29,23 +29,27 @@ class Held:
         self.undo: Callable[[], object] = lambda: None
         """Called first if an interrupt is kept back at the end of the body."""
         self._before = before
+        self.ending = False
+        """At the end of the body an interrupt is only kept back."""
         self._since: float | None = None  # one is kept back since
         self._waiting = False
 
     def take(self, signum: int, frame: Any) -> None:
         """Handle the signal."""
         now = time.monotonic()
-        if self._waiting or (self._since is not None and now - self._since > PATIENCE_S):
+        impatient = self._since is not None and now - self._since > PATIENCE_S
+        if (self._waiting or impatient) and not self.ending:
             self._since = now
-            self.deliver()
+            self.deliver(frame)
         elif self._since is None:
             self._since = now
 
-    def deliver(self) -> None:
+    def deliver(self, frame: Any = None) -> None:
         """Raise the interrupt that is kept back, if there is one."""
         if self._since is not None and self._before is not None:
-            self._since, self._waiting = None, False
-            self._before(signal.SIGINT, None)
+            waiting, self._since, self._waiting = self._waiting, None, False
+            self._before(signal.SIGINT, frame)
+            self._waiting = waiting  # a handler of the user's may not raise
 
     def get(self, waiter: SimpleQueue[None], timeout: float | None) -> None:
         """Wait for something in a queue; an interrupt strikes here."""
@@ -82,10 +86,13 @@ def held() -> Iterator[Held]:
         struck = True
         raise
     finally:
-        if mine.pending:
-            mine.undo()
-        if _current() is mine:
-            signal.signal(signal.SIGINT, before)
+        mine.ending = True
+        try:
+            if mine.pending:
+                mine.undo()
+        finally:
+            if _current() is mine:
+                signal.signal(signal.SIGINT, before)
         if mine.pending:  # again: it may have come between the two lines above
             mine.undo()
         if not struck:

@@ -87,7 +87,7 @@ def begin(
                 return loading
             assert _holder is not None
             before, other = _holder[0], _holder[1]()
-        if other is not None and not take_over:
+        if other is not None and not take_over and not before.leaving:
             raise EngineBusy(
                 f"{other!r} holds this process's engine; type session.load(take_over=True) to unload it, "
                 "or use it: ji.current_session()"

@@ -161,6 +161,8 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     before = len(state.tokens)
     if not table(state, start, end, silent):
         return False
+    if silent:  # it was only asked whether a table begins here
+        return True
     made = state.tokens[before:]
     rows = [index for index, token in enumerate(made) if token.type == "tr_open"]
     for first, after in zip(rows, [*rows[1:], len(made)], strict=True):

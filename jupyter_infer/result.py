@@ -166,15 +166,12 @@ class Result:
         wanted = self.record.sampling.get("structured_outputs")
         if wanted is None:
             return None, None
+        cut = sample.finish_reason != "stop" or sample.stop_reason is not None
         try:
-            value = value_of(sample.text, wanted)
+            return value_of(sample.text, wanted, cut=cut), None
         except ValueError:
             [kind] = wanted
             return None, f"does not fit the {FORMS[kind]}"
-        by_itself = sample.finish_reason == "stop" and sample.stop_reason is None
-        if ("regex" in wanted or "grammar" in wanted) and not by_itself:  # only the engine knows whether it matches
-            return None, f"is cut before it fits the {FORMS[next(iter(wanted))]}"
-        return value, None
 
     def _misfit(self) -> str | None:
         """Return what is wrong with an answer that ended by itself and is not what was asked for."""

@@ -130,8 +130,8 @@ class Session:
                 wanted = (model or self._model or default_model_here(), named)
             if self._loading is not None and self._loading.reply.answered:  # nobody waited for its end
                 self._loading = None
-            if self._loading is None and self._worker.engine is not None and self._loaded == wanted:
-                return self._worker.engine.info
+            if self._loading is None and (loaded := self._worker.engine) is not None and self._loaded == wanted:
+                return loaded.info
             if self._loading is None or self._loading.wanted != wanted:
                 owner = self if self._factory is None else None
                 prepare = partial(self._prepare_load, wanted)

@@ -57,19 +57,40 @@ def constraint(given: Any) -> dict[str, Any]:
     raise ConfigError(f"the {FORMS[kind]} cannot be {value!r:.60}")
 
 
-def value_of(text: str, wanted: Mapping[str, Any]) -> Any:
-    """Return the value that a whole answer stands for: what its JSON says, or the text itself.
+def value_of(text: str, wanted: Mapping[str, Any], *, cut: bool = False) -> Any:
+    """Return the value that an answer stands for: what its JSON says, or the text itself.
+
+    Parameters
+    ----------
+    text
+        The answer.
+    wanted
+        What `constraint` made of what was asked for.
+    cut
+        Whether the answer did not end by itself. Then only what cannot go on is a value: JSON that is closed, and a
+        choice that begins no other.
 
     Raises
     ------
     ValueError
-        If the answer does not fit. A regex and a grammar are the engine's to heed and are not checked again.
+        If the answer does not fit, or may be a part of one. A regex and a grammar are the engine's to heed and are not
+        checked again.
     """
-    if "choice" in wanted and text not in wanted["choice"]:
-        raise ValueError("it is none of the choices")
-    if not ("json" in wanted or "json_object" in wanted):
+    if "choice" in wanted:
+        others = [choice for choice in wanted["choice"] if choice.startswith(text) and choice != text]
+        if text not in wanted["choice"] or (cut and others):
+            raise ValueError("it is none of the choices")
         return text
-    value = json.loads(text)
+    if not ("json" in wanted or "json_object" in wanted):
+        if cut:
+            raise ValueError("only the engine knows whether it matches")
+        return text
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if cut and isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError("digits may be missing")
     if "json" in wanted:
         _validator(wanted["json"]).validate(value)
     elif not isinstance(value, dict):
@@ -83,9 +104,12 @@ def _schema(given: Any) -> dict[str, Any]:
     try:
         if callable(getattr(schema, "model_json_schema", None)):  # a Pydantic model
             schema = schema.model_json_schema()
+        if isinstance(schema, Mapping):
+            schema = dict(schema)
         schema = json.loads(schema if isinstance(schema, str) else json.dumps(schema))
     except Exception as error:  # a model's own code, too
-        raise ConfigError(f"the schema is no JSON: {str(error).splitlines()[0]}") from None
+        why = f"{error}".splitlines() or [type(error).__name__]
+        raise ConfigError(f"the schema is no JSON: {why[0]}") from None
     if not isinstance(schema, dict):
         raise ConfigError(f"a schema is a JSON object such as {{'type': 'integer'}}, not {given!r:.60}")
     try:

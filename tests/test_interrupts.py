@@ -205,3 +205,50 @@ def test_an_interrupt_in_a_wait_keeps_nobody_else_waiting(calls: int) -> None:
     thread.start()
     thread.join(WAIT)
     assert latch.wait(WAIT)
+
+
+def test_the_handler_is_put_back_whatever_undo_does() -> None:
+    def breaking() -> None:
+        raise MemoryError
+
+    def run() -> None:
+        with held() as kept:
+            kept.undo = breaking
+            interrupt()
+
+    with pytest.raises(MemoryError):
+        run()  # and `as_before` looks at the handler
+
+
+def test_an_interrupt_during_undo_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "PATIENCE_S", -1.0)  # any second one would strike
+    undone: list[str] = []
+
+    def undo() -> None:
+        if not undone:
+            interrupt()
+        undone.append("whole")
+
+    def run() -> None:
+        with held() as kept:
+            kept.undo = undo
+            kept._since = 0.0
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert undone == ["whole", "whole"]
+
+
+def test_a_handler_that_does_not_raise_is_told_each_time_that_it_waits() -> None:
+    told: list[Any] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: told.append(frame))
+    try:
+        with held() as kept:
+            kept._waiting = True  # as in the middle of a wait
+            interrupt()
+            interrupt()
+            kept._waiting = False
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(told) == 2
+    assert None not in told

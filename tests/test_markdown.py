@@ -388,3 +388,10 @@ def test_code_is_shown_as_it_is(code: str, after: str) -> None:
 def test_the_parser_is_imported_when_it_is_needed() -> None:
     code = "import sys, jupyter_infer, jupyter_infer.markdown; assert 'markdown_it' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("before", ["Here:\n", "1. x\n\n   ", "> ", "text `code`\n"])
+def test_a_table_may_follow_a_line_of_text(before: str) -> None:
+    rows = ("| a | b |", "|---|---|", "| 1 | 2 |")
+    indent = "   " if before.startswith("1.") else "> " if before == "> " else ""
+    assert "<table" in (markdown_html(before + f"\n{indent}".join(rows)) or "")

@@ -214,6 +214,17 @@ SHAPE = {"json": {"type": "object", "required": ["a"]}}
         ('{"a": [1]}', SHAPE, "stop", {"a": [1]}, "✓ … · stop"),
         ('{"a": [1]}', SHAPE, "length", {"a": [1]}, "✂ … · truncated at the context's end"),  # whole all the same
         ('{"a": [1', SHAPE, "length", None, "✂ … · truncated at the context's end"),
+        ("12", {"json": {"type": "integer"}}, "length", None, "✂ … · truncated at the context's end"),
+        ("true", {"json": {"type": "boolean"}}, "length", True, "✂ … · truncated at the context's end"),
+        ("no", {"choice": ["no", "not all"]}, "length", None, "✂ … · truncated at the context's end"),
+        (
+            "not at all",
+            {"choice": ["no", "not at all"]},
+            "length",
+            "not at all",
+            "✂ … · truncated at the context's end",
+        ),
+        ("[" * 2000 + "]" * 2000, {"json": {}}, "stop", None, "✗ … · does not fit the schema"),
         ('{"b": 1}', SHAPE, "stop", None, "✗ … · does not fit the schema"),
         ("", SHAPE, "stop", None, "✗ … · does not fit the schema"),
         ('{"a": 1', SHAPE, "abort", None, "■ … · interrupted"),

@@ -831,3 +831,39 @@ def test_a_request_is_open_from_the_moment_that_it_was_asked(gated: tuple[Sessio
     session.submit("last").record(WAIT)
     assert first.done
     assert session.status().open_requests == 0
+
+
+def test_a_session_waits_for_the_engine_that_another_one_closes(
+    two: tuple[Session, Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = two
+    first.load()
+    closing, order = threading.Event(), []
+    engine = first._worker.engine
+    assert isinstance(engine, ScriptedEngine)
+
+    def close() -> None:
+        closing.set()
+        time.sleep(0.05)
+        order.append("closed")
+
+    monkeypatch.setattr(engine, "close", close)
+    leaving = threading.Thread(target=first.unload)
+    leaving.start()
+    assert closing.wait(WAIT)
+    second.load(progress=lambda stage: order.append(stage.stage))
+    leaving.join(WAIT)
+    assert order[0] == "closed"
+    assert order[-1] == "ready"
+
+
+def test_a_request_that_was_rendered_for_an_engine_that_went_says_so(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    session.submit("one")
+    gate.wait()
+    unloaded = session._worker.unload()
+    late = session.submit("two")  # behind the unload in the inbox
+    gate.open()
+    unloaded.wait(WAIT)
+    with pytest.raises(EngineBusy, match="the engine went meanwhile; run it again"):
+        late.record(WAIT)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,12 +25,19 @@ class Person:
         return PERSON
 
 
+class Unfinished:
+    @staticmethod
+    def model_json_schema() -> dict[str, Any]:
+        raise NotImplementedError
+
+
 @pytest.mark.parametrize(
     ("given", "plain"),
     [
         ({"json": PERSON}, {"json": PERSON}),
         ({"json": '{"type": "integer"}'}, {"json": {"type": "integer"}}),
         ({"json": Person}, {"json": PERSON}),
+        ({"json": MappingProxyType({"maximum": 2**64})}, {"json": {"maximum": 2**64}}),
         ({"json": {"enum": (1, 2)}}, {"json": {"enum": [1, 2]}}),
         ({"regex": r"\d+"}, {"regex": r"\d+"}),
         ({"choice": ("yes", "no")}, {"choice": ["yes", "no"]}),
@@ -62,6 +70,7 @@ def test_a_constraint_is_plain_values(given: Any, plain: Any) -> None:
         ({"json_object": False}, "the JSON object cannot be False"),
         ({"json": "{nope"}, "the schema is no JSON: Expecting property name"),
         ({"json": {"enum": {1, 2}}}, "the schema is no JSON: Object of type set"),
+        ({"json": Unfinished}, "the schema is no JSON: NotImplementedError"),
         ({"json": "[1]"}, "a schema is a JSON object such as {'type': 'integer'}, not '[1]'"),
         ({"json": True}, "a schema is a JSON object"),
         ({"json": {"type": "strin"}}, 'the schema is no JSON schema: "strin" is not valid'),

@@ -26,6 +26,9 @@ OWNED_SAMPLING = {
 
 OTHER_BACKEND = "%infer load --structured-outputs-config {'backend':'guidance'}"
 
+ELSEWHERE = {"structured_outputs", "prompt_logprob_token_ids"}
+"""Values that are checked elsewhere: numbers of a schema are no tensor's, and vLLM looks at its one array itself."""
+
 LARGEST, LARGEST_FLOAT = 2**63 - 1, 3.4e38
 """The largest numbers that vLLM's tensors can hold."""
 
@@ -66,24 +69,29 @@ class Sampling:
             If a name is unknown or a value is not one that vLLM can run with.
         """
         check_names(asked, self._names, self._owned, "sampling value")
-        values = {"max_tokens": DEFAULT_MAX_TOKENS, **self._defaults, **asked}
+        given = {name: value for name, value in asked.items() if value is not None or self._may_be_none(name)}
+        values = {"max_tokens": DEFAULT_MAX_TOKENS, **self._defaults, **given}
         values = {name: _of_python(value) for name, value in values.items()}
-        self.params(values)
+        self.params(values, verify=True)
         return values
 
-    def params(self, values: Mapping[str, Any]) -> Any:
-        """Return vLLM's `SamplingParams`; a new object each time, because vLLM writes into it."""
+    def params(self, values: Mapping[str, Any], *, verify: bool = False) -> Any:
+        """Return vLLM's `SamplingParams`; a new object each time, because vLLM writes into it.
+
+        To `verify` takes as long as to read a schema: vLLM does it once more when it gets the request.
+        """
         typed = {name: self._typed(name, value) for name, value in values.items()}
         try:
             if typed.get("structured_outputs") is not None:
                 typed["structured_outputs"] = self._vllm.StructuredOutputsParams(**typed["structured_outputs"])
             params = self._vllm.SamplingParams(**typed, output_kind=self._vllm.DELTA)
-            params.verify(
-                self._config.model_config,
-                self._config.speculative_config,
-                self._config.structured_outputs_config,
-                self._tokenizer,
-            )
+            if verify:
+                params.verify(
+                    self._config.model_config,
+                    self._config.speculative_config,
+                    self._config.structured_outputs_config,
+                    self._tokenizer,
+                )
         except (ValueError, TypeError, AttributeError, OverflowError, self._vllm.Refusal) as error:
             line = first_line(error)
             if line.endswith("not supported by xgrammar."):
@@ -91,26 +99,33 @@ class Sampling:
             raise ConfigError(line) from None
         return params
 
+    def _may_be_none(self, name: str) -> bool:
+        return type(None) in typing.get_args(self._types[name])
+
     def _typed(self, name: str, value: Any) -> Any:
         """Return a value as the type that vLLM declares; it checks some of them only while it computes."""
+        if name in ELSEWHERE:
+            return value
         for number in _numbers(value):
             if isinstance(number, float) and not abs(number) <= LARGEST_FLOAT:  # infinite, or no number at all
                 raise ConfigError(f"{name} cannot be {value!r:.60}: {number} is out of range")
             if isinstance(number, int) and abs(number) > LARGEST:
                 raise ConfigError(f"{name} cannot be {value!r:.60}: a number is out of range")
-        if name == "structured_outputs":
-            return value
         try:
-            return msgspec.convert(value, self._types[name])
+            return msgspec.convert(
+                value, self._types[name], strict=not isinstance(value, dict)
+            )  # JSON's keys are texts
         except msgspec.ValidationError as error:
             raise ConfigError(f"{name} cannot be {value!r:.60}: {str(error).lower()}") from None
-        except TypeError:  # a NumPy array: vLLM checks it itself
-            return value
 
 
 def _of_python(value: Any) -> Any:
-    """Return one of NumPy's or PyTorch's numbers as Python's, and anything else as it is."""
-    return value.item() if callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0 else value
+    """Return NumPy's and PyTorch's numbers and arrays in a value as Python's, and anything else as it is."""
+    if isinstance(value, Mapping):
+        return {_of_python(key): _of_python(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_of_python(item) for item in value]
+    return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
 def _numbers(value: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jupyter_infer.engine import gil
@@ -57,6 +57,7 @@ class EngineWorker:
         self._sinks: dict[str, Sink] = {}
         self._loads = 0  # that are not over
         self._coming = 0  # requests in the inbox
+        self._closing = False
         self._idle_steps = 0
         self._hurrying = False
         self._thread: threading.Thread | None = None
@@ -73,7 +74,12 @@ class EngineWorker:
     @property
     def occupied(self) -> bool:
         """Whether there is an engine, or one is on its way."""
-        return self._loads > 0 or self._engine is not None  # in this order
+        return self._loads > 0 or self._engine is not None or self._closing  # in this order
+
+    @property
+    def leaving(self) -> bool:
+        """Whether an engine is being closed, and none comes after it."""
+        return self._closing and self._loads == 0
 
     @property
     def open_requests(self) -> int:
@@ -195,7 +201,7 @@ class EngineWorker:
             case Cancel():
                 self._abort([message.request_id])
             case Stop(reply):
-                self._answer(reply, lambda: self._abort(list(self._sinks)))
+                self._answer(reply, self._stop)
             case Ask(question, reply):
                 self._answer(reply, lambda: question(self._need()))
             case Unload(reply):
@@ -226,8 +232,9 @@ class EngineWorker:
     def _submit(self, new: Submission) -> None:
         refused: BaseException | None = None
         try:
-            if new.engine is not None and new.engine is not self._need():
-                raise EngineBusy("another model was loaded meanwhile; run it again")
+            if new.engine is not None and new.engine is not self._engine:
+                what = "the engine went" if self._engine is None else "another model was loaded"
+                raise EngineBusy(f"{what} meanwhile; run it again")
             self._need().add(new.request)
         except BaseException as error:
             refused = error
@@ -281,6 +288,8 @@ class EngineWorker:
             self._engine.abort([request_id])
             self._publish()
             self._ledger.close(request_id, self._clock(), reason="error", error=reason)
+            if not self._sinks:
+                self._hurry(False)
             sink.failed(PromptError(f"this request cannot run: {reason}"))
 
     def _abort(self, request_ids: list[str]) -> int:
@@ -297,20 +306,34 @@ class EngineWorker:
     def _fail(self, error: BaseException) -> None:
         """Tell everybody that the engine broke, and drop it."""
         _let_go_of_frames(error)
-        failed = _failed(error)
         sinks, self._sinks = self._sinks, {}
         with contextlib.suppress(BaseException):
             self._close()
-        for sink in sinks.values():
-            with contextlib.suppress(BaseException):
-                sink.failed(failed)
+        self._hurry(False)
+        _tell(sinks.values(), error)
+
+    def _stop(self) -> int:
+        count = len(self._sinks)
+        try:
+            self._abort(list(self._sinks))
+        except BaseException as error:  # they are over all the same
+            self._fail(error)
+        return count
 
     def _close(self) -> None:
-        self._abort(list(self._sinks))
-        engine, self._engine, self._ledger = self._engine, None, None
+        try:
+            self._abort(list(self._sinks))
+        except BaseException as error:  # an engine that cannot even do that goes all the same
+            sinks, self._sinks = self._sinks, {}
+            _tell(sinks.values(), error)
+        engine, self._closing = self._engine, self._engine is not None
+        self._engine, self._ledger = None, None
         self._idle_steps, self.kv_blocks_free = 0, None
-        if engine is not None:
-            engine.close()
+        try:
+            if engine is not None:
+                engine.close()
+        finally:
+            self._closing = False
 
     def _publish(self) -> None:
         """Let others read the pool without touching the engine; before anybody is told that a request is over."""
@@ -334,8 +357,18 @@ def _raisable(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else _failed(error)
 
 
+def _tell(sinks: Iterable[Sink], error: BaseException) -> None:
+    """Tell requests that the engine broke; nobody may be left out."""
+    failed = _failed(error)
+    for sink in sinks:
+        with contextlib.suppress(BaseException):
+            sink.failed(failed)
+
+
 def _failed(error: BaseException) -> EngineFailed:
-    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    reason = type(error).__name__
+    with contextlib.suppress(Exception):  # of an error that cannot say what it is
+        reason = f"{reason}: {error}".splitlines()[0]
     failed = EngineFailed(f"the engine stopped: {reason}; the next request loads it again, %infer logs says more")
     failed.__cause__ = error
     return failed

@@ -143,7 +143,9 @@ class InferMagics(Magics):
     def _view(self, ask: Ask) -> View:
         if ask.shown == "json":
             return view_for(self.shell, "text", in_place=ask.background)
-        if ask.format is None and "structured_outputs" in ask.sampling:  # Markdown would take JSON's indentation
+        if (
+            ask.format is None and ask.sampling.get("structured_outputs") is not None
+        ):  # Markdown would take JSON's indentation
             return view_for(self.shell, "text", in_place=True)
         return view_for(self.shell, ask.format, in_place=ask.background)
 

@@ -20,6 +20,8 @@ def schema_in(name: str, namespace: Mapping[str, Any]) -> Any:
     ConfigError
         If there is neither, the variable holds no schema, or the file cannot be read as JSON.
     """
+    if not name:
+        raise ConfigError("--schema takes the name of a variable or of a file")
     if name in namespace:
         value = namespace[name]
         if not (is_schema(value) or isinstance(value, str)):
@@ -27,10 +29,12 @@ def schema_in(name: str, namespace: Mapping[str, Any]) -> Any:
             raise ConfigError(f"--schema: {name} is no mapping, JSON text or Pydantic model, but of type {kind}")
         return value
     try:
-        return json.loads(Path(name).expanduser().read_text(encoding="utf-8"))
+        return json.loads(Path(name).expanduser().read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         schemas = [known for known, value in namespace.items() if is_schema(value)]
         raise ConfigError(f"--schema: there is no variable and no file {name!r}{nearest(name, schemas)}") from None
+    except RecursionError:
+        raise ConfigError(f"--schema: {name} is nested too deeply") from None
     except (OSError, RuntimeError) as error:  # a folder, no permission, a home that nobody has
         raise ConfigError(f"--schema: {name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except ValueError as error:  # no JSON, no UTF-8, a NUL in the name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import random
@@ -515,3 +516,73 @@ def test_nothing_is_started_while_the_interpreter_ends(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "is_finalizing", lambda: True)
     worker.dismiss()
     assert worker._inbox.empty()
+
+
+@pytest.mark.parametrize("how", ["stop", "unload"])
+def test_an_engine_that_cannot_abort_is_dropped_and_everybody_is_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    gate = Gate()
+    engine = desk.load(LONG, sleep=gate.sleep)
+    handles = [desk.submit(), desk.submit()]
+    gate.wait()
+
+    def breaking(request_ids: object) -> None:
+        raise RuntimeError("cannot abort")
+
+    monkeypatch.setattr(engine, "abort", breaking)
+    reply = getattr(desk.worker, how)()
+    gate.open()
+    assert reply.wait(WAIT) == (2 if how == "stop" else None)
+    for handle in handles:
+        with pytest.raises(EngineFailed, match="cannot abort"):
+            handle.record(WAIT)
+    assert not desk.worker.occupied
+    desk.load()
+    assert desk.submit().record(WAIT).finish_reason == "stop"
+
+
+def test_an_error_that_cannot_say_what_it_is_leaves_nobody_waiting(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def step() -> None:
+        raise Silent
+
+    engine = desk.load(LONG)
+    monkeypatch.setattr(engine, "step", step)
+    with pytest.raises(EngineFailed, match="the engine stopped: Silent;"):
+        desk.submit().record(WAIT)
+
+
+def test_a_listener_whatever_it_raises_keeps_nobody_else_from_its_end(desk: Desk) -> None:
+    gate = Gate()
+    desk.load(sleep=gate.sleep)
+    submissions = [desk.prepare(), desk.prepare()]
+
+    def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    submissions[0].sink.when_done(cancelled)  # type: ignore[attr-defined]
+    desk.worker.submit(*submissions)
+    gate.open()
+    for submission in submissions:
+        assert submission.sink.record(WAIT).finish_reason == "stop"  # type: ignore[attr-defined]
+    assert desk.worker.engine is not None
+
+
+def test_an_engine_is_there_until_it_is_closed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, closing, go = desk.load(), threading.Event(), threading.Event()
+
+    def close() -> None:
+        closing.set()
+        assert go.wait(WAIT)
+
+    monkeypatch.setattr(engine, "close", close)
+    reply = desk.worker.unload()
+    assert closing.wait(WAIT)
+    assert (desk.worker.engine, desk.worker.occupied, desk.worker.leaving) == (None, True, True)
+    go.set()
+    reply.wait(WAIT)
+    assert (desk.worker.occupied, desk.worker.leaving) == (False, False)

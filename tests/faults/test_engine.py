@@ -47,7 +47,7 @@ def test_a_step_that_raises_ends_all_requests_in_one_line_each(
 ) -> None:
     background = [cells.running() for _ in range(2)]
     worker = cells.session._worker
-    once(monkeypatch, *cells.row.inside(worker.engine), error, lambda: worker.open_requests == 3)
+    once(monkeypatch, *cells.row.inside(worker.engine), error, lambda: len(worker._sinks) == 3)
     line = cells.line_of("%%infer --max-tokens 1900 --ignore-eos\nforeground", EngineFailed)
     assert line.startswith(f"EngineFailed: the engine stopped: {type(error).__name__}: ")
     assert line.endswith("; the next request loads it again, %infer logs says more")

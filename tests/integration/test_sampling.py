@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy
+
 from jupyter_infer.engine.vllm_sampling import OWNED_SAMPLING
 from jupyter_infer.errors import ConfigError
 from jupyter_infer.session import Session
@@ -40,9 +42,15 @@ def test_any_value_of_any_name_runs_or_is_refused_alone(session: Session) -> Non
     assert session._worker.engine is engine  # it was not loaded again
 
 
-def test_numbers_of_numpy_are_numbers(session: Session) -> None:
-    import numpy
-
-    result = session.generate("Hi", max_tokens=numpy.int64(2), temperature=numpy.float32(0.5), seed=numpy.int32(7))
-    assert result.record.sampling["max_tokens"] == 2
-    assert result.record.sampling["seed"] == 7
+def test_numbers_and_arrays_of_numpy_and_keys_of_json_are_numbers(session: Session) -> None:
+    options = {
+        "max_tokens": numpy.int64(2),
+        "temperature": numpy.float32(0.5),
+        "seed": numpy.int32(7),
+        "stop_token_ids": numpy.array([5, 6]),
+        "logit_bias": {numpy.int64(5): numpy.float32(1.0), "6": -1},
+        "top_p": None,
+    }
+    sampling = session.generate("Hi", **options).record.sampling
+    assert (sampling["max_tokens"], sampling["seed"], sampling["stop_token_ids"]) == (2, 7, [5, 6])
+    assert session.generate("Hi", **sampling).record.sampling == sampling  # a record can be run again

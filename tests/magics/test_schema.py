@@ -29,6 +29,8 @@ def test_a_file_is_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert schema_in(str(tmp_path / "a b.json"), {}) == INTEGER
     monkeypatch.chdir(tmp_path)
     assert schema_in("a b.json", {}) == INTEGER
+    (tmp_path / "bom.json").write_text("\ufeff" + json.dumps(INTEGER), encoding="utf-8")
+    assert schema_in("bom.json", {}) == INTEGER
     monkeypatch.setenv("HOME", str(tmp_path))
     assert schema_in("~/a b.json", {}) == INTEGER
 
@@ -42,6 +44,8 @@ def test_a_variable_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
+        ("", "takes the name of a variable or of a file"),
+        ("{folder}/deep.json", "is nested too deeply"),
         ("perso", "there is no variable and no file 'perso'; did you mean 'person'?"),
         ("number", "number is no mapping, JSON text or Pydantic model, but of type int"),
         ("Path", "of type type"),
@@ -55,6 +59,7 @@ def test_a_variable_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: 
 )
 def test_what_is_no_schema_is_one_line(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "bad.json").write_text("nope")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "latin.json").write_bytes(b'"\xe9"')
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:
         schema_in(name.format(folder=tmp_path), {"person": INTEGER, "number": 3, "Path": Path})
