@@ -228,6 +228,7 @@ def cells(
         session = row.session()
     elif (session := kept.get(name)) is None:
         session = kept[name] = row.session()
+        session.load(take_over=True)  # from the tests that were before
     use_session(session, monkeypatch)
     plain_shell.run_line_magic("load_ext", "jupyter_infer")
     plain_shell.kernel = object()
