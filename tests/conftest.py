@@ -30,15 +30,6 @@ REAL_CACHE = cache_dir()  # as it is before a test isolates itself
 FAST = Script(step_ns=lambda tokens: 1_000)  # the real clock, and steps that cost next to nothing
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests share an engine: one process has one, so with xdist they run in turn on one worker."""
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        folder = item.path.parent.name
-        shared = {"integration": "session", "faults": "cells"}.get(folder) in fixtures
-        item.add_marker(pytest.mark.xdist_group(folder if shared else str(item.path)))
-
-
 @pytest.fixture(autouse=True)
 def own_home(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

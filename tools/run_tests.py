@@ -21,9 +21,8 @@ PARTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "ruff": (("-m", "ruff", "check"), ("-m", "ruff", "format", "--check")),
     "mypy": (("-m", "mypy"),),
     "unit": ((*PLAIN, "-m", "not integration and not browser"),),
-    # Two at a time: most of it is importing vLLM and loading models, each on one core. `tests/conftest.py` says which
-    # tests stay together.
-    "integration": ((*PLAIN, "-m", "integration", "-n", "2", "--dist", "loadgroup"),),
+    # Two files at a time: most of it is importing vLLM and loading models, each on one core.
+    "integration": ((*PLAIN, "-m", "integration", "-n", "2", "--dist", "loadfile"),),
     # The kernel is this environment's, and only cells that say so have their output compared: answers differ between
     # machines, errors do not.
     "notebooks": ((*PYTEST, "--nbval-lax", "--nbval-current-env", "notebooks"),),

@@ -17,12 +17,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[Session]:
-    """A session with the default model and a small pool."""
+def shared() -> Iterator[Session]:
+    """The session of all files here."""
     real = Session(kv_cache_memory_bytes=256 << 20)
-    real.load()
     yield real
     real.unload()
+
+
+@pytest.fixture(scope="module")
+def session(shared: Session) -> Session:
+    """A session with the default model and a small pool, loaded again if others had the process's engine meanwhile."""
+    if shared.info is None:
+        shared.load(take_over=True)
+    return shared
 
 
 @pytest.fixture
