@@ -116,16 +116,16 @@ class Result:
     @property
     def status(self) -> str:
         """The status line: one line of plain text."""
-        record, times = self.record, self.phases
+        record, times, misfit = self.record, self.phases, self.misfit
         reasons = {sample.finish_reason for sample in record.samples}
         parts = [
-            f"{'✗' if self._misfit() else _mark(reasons)} {record.model}",
+            f"{'✗' if misfit else _mark(reasons)} {record.model}",
             f"{format_count(record.prompt_tokens)} in → {format_count(record.output_tokens)} out",
             f"TTFT {format_ns(times.ttft_ns)}",
             format_rate(times.decode_tps),
             format_ns(times.e2e_ns),
             str(self.cost),
-            "interrupted" if "abort" in reasons else self._truncation() or self._misfit() or record.finish_reason,
+            "interrupted" if "abort" in reasons else self._truncation() or misfit or record.finish_reason,
         ]
         if record.cached_tokens:
             parts.insert(2, f"warm: {format_count(record.cached_tokens)} cached")
@@ -173,8 +173,9 @@ class Result:
             [kind] = wanted
             return None, f"does not fit the {FORMS[kind]}"
 
-    def _misfit(self) -> str | None:
-        """Return what is wrong with an answer that ended by itself and is not what was asked for."""
+    @property
+    def misfit(self) -> str | None:
+        """What is wrong with an answer that ended by itself and has not the form that was asked for; None otherwise."""
         ended = [sample for sample in self.record.samples if sample.finish_reason == "stop"]
         return next((why for sample in ended if (why := self._value(sample)[1])), None)
 
@@ -254,8 +255,9 @@ class Results(Sequence[Result | Refused]):
             None if not shared or any(usd is None for usd in shared) else sum(usd for usd in shared if usd is not None)
         )
         reasons = [sample.finish_reason for record in records for sample in record.samples]
+        misfits = sum(item.misfit is not None for item in self.done)
         parts = [
-            f"{_mark(set(reasons)) if records else '✗'} {_counted(len(records), 'request')}",
+            f"{_mark(set(reasons)) if records and not misfits else '✗'} {_counted(len(records), 'request')}",
             f"{format_count(sum(r.prompt_tokens for r in records))} in → "
             f"{format_count(sum(r.output_tokens for r in records))} out",
             f"throughput {format_rate(throughput(records))}",
@@ -265,6 +267,8 @@ class Results(Sequence[Result | Refused]):
             parts.append(f"≈{format_usd(total)} @ {self.done[0].price}")
         cut, stopped = reasons.count("length"), reasons.count("abort")
         parts += [f"{count} {word}" for count, word in ((cut, "truncated"), (stopped, "interrupted")) if count]
+        if misfits:
+            parts.append(f"{misfits} without the form")
         if refused:
             parts.append(f"{refused} refused")
         return " · ".join(parts)

@@ -251,3 +251,10 @@ def test_a_text_that_a_stop_string_cut_matches_nothing_that_is_known() -> None:
 def test_the_values_of_a_batch_are_in_its_order() -> None:
     choice: dict[str, object] = {"choice": ["yes", "no"]}
     assert Results([answered("no", choice), refused(), answered("yes", choice)]).parsed == ("no", None, "yes")
+
+
+def test_a_batch_says_how_many_answers_have_not_the_form_that_was_asked_for() -> None:
+    choice: dict[str, object] = {"choice": ["yes", "no"]}
+    status = Results([answered("no", choice), answered("perhaps", choice)]).status
+    assert status.startswith("✗ 2 requests · ")
+    assert status.endswith(" · 1 without the form")

@@ -102,16 +102,16 @@ def measure_soak(session: Session, *, requests: int, seed: int = 0, say: Say) ->
     _every_step_size(session)
     tally, begun = _Tally(), time.monotonic()
     asks = list(_mix(random.Random(seed), requests, info.max_model_len))
-    warm_up = max(ROUND, round(WARM_UP * requests)) if requests > ROUND else 0
-    before: dict[str, int] | None = None
-    for start in range(0, len(asks), ROUND):
-        if start >= warm_up and before is None:
+    starts = range(0, len(asks), ROUND)
+    warm_up = next(start for start in starts if start >= WARM_UP * requests or start + ROUND >= requests)
+    before = _footprint()
+    for start in starts:
+        if start == warm_up:
             before = _footprint()
         _run(session, asks[start : start + ROUND], tally)
         _account(session, tally)
         say(f"{min(start + ROUND, len(asks)):,} of {len(asks):,} requests, {time.monotonic() - begun:.0f} s")
     after = _footprint()
-    assert before is not None
     free = session.status().kv_blocks_free
     counts = tally.counts
     return {

@@ -47,7 +47,7 @@ class Sampling:
     """
 
     def __init__(self, engine: Any, vllm: Vllm, model: str) -> None:
-        self._vllm, self._model = vllm, model
+        self._vllm = vllm
         self._config, self._tokenizer = engine.vllm_config, engine.get_tokenizer()
         self._defaults = dict(engine.model_config.get_diff_sampling_param())
         kind = vllm.SamplingParams
@@ -106,15 +106,14 @@ class Sampling:
         """Return a value as the type that vLLM declares; it checks some of them only while it computes."""
         if name in ELSEWHERE:
             return value
-        for number in _numbers(value):
+        for number in _leaves(value):
             if isinstance(number, float) and not abs(number) <= LARGEST_FLOAT:  # infinite, or no number at all
                 raise ConfigError(f"{name} cannot be {value!r:.60}: {number} is out of range")
             if isinstance(number, int) and abs(number) > LARGEST:
                 raise ConfigError(f"{name} cannot be {value!r:.60}: a number is out of range")
+        strict = not isinstance(value, dict)  # whose keys are texts, if it comes from JSON
         try:
-            return msgspec.convert(
-                value, self._types[name], strict=not isinstance(value, dict)
-            )  # JSON's keys are texts
+            return msgspec.convert(value, self._types[name], strict=strict)
         except msgspec.ValidationError as error:
             raise ConfigError(f"{name} cannot be {value!r:.60}: {str(error).lower()}") from None
 
@@ -128,13 +127,13 @@ def _of_python(value: Any) -> Any:
     return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
-def _numbers(value: Any) -> Iterator[Any]:
-    """Yield the numbers in a value, however deep."""
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield what is in a value, however deep."""
     if isinstance(value, Mapping):
         for pair in value.items():
-            yield from _numbers(pair)
+            yield from _leaves(pair)
     elif isinstance(value, list | tuple | set):
         for item in value:
-            yield from _numbers(item)
+            yield from _leaves(item)
     else:
         yield value

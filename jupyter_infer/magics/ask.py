@@ -13,7 +13,7 @@ from jupyter_infer.magics.line import parse_line
 from jupyter_infer.magics.options import FORMATS, OPTIONS, SAMPLING
 from jupyter_infer.magics.prompts import interpolate, known_names, prompts_in, split_prompts
 from jupyter_infer.magics.schema import schema_in
-from jupyter_infer.structured import constraint
+from jupyter_infer.structured import FORMS, constraint
 
 __all__ = ["Ask", "Shown", "read_ask", "without_semicolon"]
 
@@ -152,16 +152,14 @@ def _structured(typed: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[
         given["sampling structured_outputs"] = other
     if len(given) > 1:
         raise ConfigError(f"an answer has one form; leave out {' or '.join(f'--{name}' for name in given)}")
-    for name, value in given.items():
-        match name:
-            case "schema":
-                wanted = constraint({"json": schema_in(value, namespace)})
-            case "regex" | "choice":
-                wanted = constraint({name: value})
-            case _:
-                wanted = constraint(value)
-        return {"structured_outputs": wanted}
-    return {}
+    if not given:
+        return {}
+    [(name, wanted)] = given.items()
+    if name == "schema":
+        wanted = {"json": schema_in(wanted, namespace)}
+    elif name in FORMS:
+        wanted = {name: wanted}
+    return {"structured_outputs": constraint(wanted)}
 
 
 def _out(name: str | None) -> str | None:

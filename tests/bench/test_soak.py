@@ -133,3 +133,22 @@ def test_anything_wrong_is_not_as_it_must_be(wrong: dict[str, Any]) -> None:
     assert as_it_must_be(GOOD)
     assert not as_it_must_be(GOOD | wrong)
     assert soak_text(GOOD | wrong).endswith("✗ not as it must be")
+
+
+@pytest.mark.parametrize(("requests", "warm_up"), [(50, 0), (101, 100), (300, 100), (700, 200)])
+def test_the_warm_up_is_as_long_as_is_said(
+    scripted_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch, requests: int, warm_up: int
+) -> None:
+    looked: list[int] = []
+    session = scripted_session(Script(step_ns=lambda tokens: 1_000, max_model_len=128))
+    session.load()
+    said: list[str] = []
+
+    def footprint() -> dict[str, int]:
+        looked.append(len(said))
+        return {"rss_bytes": 1, "threads": 1, "fds": 1}
+
+    monkeypatch.setattr("jupyter_infer.bench.soak._footprint", footprint)
+    found = measure_soak(session, requests=requests, say=said.append)
+    assert found["warm_up_requests"] == warm_up
+    assert looked[-2] == 1 + warm_up // 100  # after so many rounds
