@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import random
 import threading
 from collections import Counter
@@ -33,8 +32,7 @@ class VllmEngine:
         self._tracer = self._core.scheduler.tracer
         self._pool = self._core.scheduler.kv_cache_manager.block_pool
         self._keys: dict[str, tuple[str, ...]] = {}  # our request id → vLLM's ids, one a sample
-        # A copy of its own for the callers' side: a tokenizer must not be used by two threads at once.
-        self._tokenizer = copy.deepcopy(engine.get_tokenizer())
+        self._tokenizer = vllm.shared_tokenizer(engine.get_tokenizer())
         self._tokenizing = threading.Lock()
         self._sampling = Sampling(engine, vllm, model.name)
         config = engine.vllm_config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import gc
 import re
@@ -30,7 +31,16 @@ class Vllm:
     StructuredOutputsParams: Any
     DELTA: Any
     Refusal: Any  # what vLLM raises for values that it does not take
+    ThreadSafeTokenizer: Any
     tokens_input: Any
+
+    def shared_tokenizer(self, tokenizer: Any) -> Any:
+        """Return a tokenizer for callers on other threads than the engine's.
+
+        A tokenizer must not be used by two threads at once, but for vLLM's own that lend each caller a copy. One more
+        copy of such a pool would be 25 to 50 MB.
+        """
+        return tokenizer if isinstance(tokenizer, self.ThreadSafeTokenizer) else copy.deepcopy(tokenizer)
 
 
 def import_vllm() -> Vllm:
@@ -48,6 +58,7 @@ def import_vllm() -> Vllm:
         from vllm.inputs.engine import tokens_input
         from vllm.platforms import current_platform
         from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+        from vllm.tokenizers.hf import ThreadSafeHFTokenizerMixin
         from vllm.v1.engine.llm_engine import LLMEngine
         from vllm.v1.executor import Executor
     except ModuleNotFoundError as error:
@@ -75,6 +86,7 @@ def import_vllm() -> Vllm:
         StructuredOutputsParams,
         RequestOutputKind.DELTA,
         VLLMValidationError,
+        ThreadSafeHFTokenizerMixin,
         tokens_input,
     )
 

@@ -31,6 +31,7 @@ INTERNALS = (
     Internal("vllm.distributed", ("cleanup_dist_env_and_memory",)),
     Internal("vllm.config.model:ModelConfig", ("get_diff_sampling_param",)),
     Internal("vllm.config.scheduler:SchedulerConfig", ("get_scheduler_cls", "scheduler_cls")),
+    Internal("vllm.tokenizers.hf", ("ThreadSafeHFTokenizerMixin",)),
     Internal(
         "vllm.v1.engine.llm_engine:LLMEngine",
         ("add_request", "abort_request", "step", "has_unfinished_requests", "reset_prefix_cache", "get_tokenizer"),

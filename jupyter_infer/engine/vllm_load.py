@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import re
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jupyter_infer import hardware
 from jupyter_infer.config import check_names
 from jupyter_infer.engine import vllm_quirks
 from jupyter_infer.engine.protocol import Progress
@@ -97,14 +99,24 @@ def _load(model: ResolvedModel, settings: Mapping[str, Any], progress: Progress)
     with quiet({**kernel_env(), **LOAD_ENVIRON}):
         vllm = import_vllm()
         begin("config")
+        # Nothing of the engine is a variable here: something that vLLM imports keeps the frames that it was imported
+        # from, and so this one, for ever.
+        return _build(vllm, model, settings, begin, begun_ns)
+
+
+def _build(
+    vllm: Vllm, model: ResolvedModel, settings: Mapping[str, Any], begin: Callable[[str], None], begun_ns: int
+) -> VllmEngine:
+    try:
         _check_settings(vllm, settings)
-        try:
-            plan = plan_load(model, settings, gpu=vllm.device == "cuda")
-            with vllm_quirks.leave_process_alone(vllm.device):
-                engine = _build(vllm, model, plan, begin)
-        except BaseException as error:
-            sweep()
-            raise _one_line(error, model) from None
+        plan = plan_load(model, settings, gpu=vllm.device == "cuda")
+        with vllm_quirks.leave_process_alone(vllm.device):
+            engine = _vllm_engine(vllm, model, plan, begin)
+    except BaseException as error:
+        sweep()
+        raise _one_line(error, model) from None
+    gc.collect()
+    hardware.release_memory()  # what packing the weights took: some 100 MB
     return VllmEngine(engine, vllm, model, plan, load_ns=time.monotonic_ns() - begun_ns)
 
 
@@ -135,7 +147,7 @@ def _configure(vllm: Vllm, model: ResolvedModel, settings: Mapping[str, Any]) ->
     return arguments.create_engine_config(UsageContext.LLM_CLASS)
 
 
-def _build(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Callable[[str], None]) -> Any:
+def _vllm_engine(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Callable[[str], None]) -> Any:
     from vllm.usage.usage_lib import UsageContext
 
     config = _configure(vllm, model, plan.settings)
