@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -47,15 +47,19 @@ def split(step: StepRecord, by: Fit) -> tuple[int, ...]:
     total = math.fsum(weights)  # whatever the order of the entries
     if total <= 0:
         weights, total = [1.0] * len(step.work), float(len(step.work))
-    exact = [step.duration_ns * weight / total for weight in weights]
+    duration_ns = step.duration_ns
+    exact = [duration_ns * weight / total for weight in weights]
     shares = [int(value) for value in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda i: (shares[i] - exact[i], _identity(step.work[i])))
-    missing = step.duration_ns - sum(shares)
+    missing = duration_ns - sum(shares)
     if missing < 0:  # float error in a step of weeks: the largest has it to give
         largest = max(range(len(shares)), key=lambda i: (shares[i], _identity(step.work[i])))
         shares[largest] += missing
-    for turn in range(missing):
-        shares[by_remainder[turn % len(shares)]] += 1
+    elif missing:
+        parts = zip(shares, exact, step.work, strict=True)
+        ranks = [(share - value, work.request_id, work.sample) for share, value, work in parts]
+        by_remainder = sorted(range(len(exact)), key=ranks.__getitem__)
+        for turn in range(missing):
+            shares[by_remainder[turn % len(shares)]] += 1
     return tuple(shares)
 
 
@@ -79,7 +83,7 @@ class Attribution:
         self._fitted = 0
         self._seen = 0
 
-    def add(self, step: StepRecord, live: set[str]) -> dict[str, int]:
+    def add(self, step: StepRecord, live: Container[str]) -> dict[str, int]:
         """Return the nanoseconds that the step gives to each live request id; the rest is unattributed.
 
         Parameters
@@ -132,24 +136,36 @@ def _solve(measured: Sequence[tuple[int, int, int]]) -> Fit:
     coefficients = [0.0, 0.0, 0.0]
     for i, value in zip(kept, solved, strict=True):
         coefficients[i] = max(float(value), 0.0)
-    residual = float(np.median(np.abs(time - matrix @ solved)))
+    residual = _median(np.abs(time - matrix @ solved))
     return Fit(
         len(measured), coefficients[0], coefficients[1], coefficients[2] if len(columns) == 3 else None, residual
     )
 
 
 def _huber(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the coefficients. Each round solves the normal equations, of columns brought to one scale, because they
+    are a few numbers where the matrix has hundreds of rows.
+    """
+    scales = np.abs(matrix).max(axis=0)
+    scales[scales == 0] = 1.0
+    columns = matrix / scales
     weights = np.ones(len(values))
     solved = np.zeros(matrix.shape[1])
     for _ in range(20):
-        root = np.sqrt(weights)
-        previous, solved = solved, np.linalg.lstsq(matrix * root[:, None], values * root, rcond=None)[0]
-        errors = np.abs(values - matrix @ solved)
-        scale = 1.4826 * np.median(errors)  # the median absolute deviation as a standard deviation
-        if scale == 0 or np.allclose(solved, previous, rtol=1e-6):
+        weighted = columns.T * weights
+        previous, solved = solved, np.linalg.lstsq(weighted @ columns, weighted @ values, rcond=None)[0]
+        errors = np.abs(values - columns @ solved)
+        scale = 1.4826 * _median(errors)  # the median absolute deviation as a standard deviation
+        if scale == 0 or np.all(np.abs(solved - previous) <= 1e-8 + 1e-6 * np.abs(previous)):
             break
         weights = np.minimum(1.0, HUBER * scale / np.maximum(errors, 1e-9))
-    return solved
+    found: np.ndarray = solved / scales
+    return found
+
+
+def _median(values: np.ndarray) -> float:
+    ordered = np.sort(values)  # six times as quick as `numpy.median` for a few hundred values
+    return float(ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2
 
 
 def _identity(work: StepWork) -> tuple[str, int]:

@@ -18,6 +18,7 @@ class BatchHandle(Sequence[RequestHandle | Refused]):
 
     def __init__(self, handles: Sequence[RequestHandle | Refused]) -> None:
         self._handles = tuple(handles)
+        self._running = [handle for handle in self._handles if isinstance(handle, RequestHandle)]
 
     @overload
     def __getitem__(self, index: int) -> RequestHandle | Refused: ...
@@ -62,7 +63,3 @@ class BatchHandle(Sequence[RequestHandle | Refused]):
     def __repr__(self) -> str:
         over = sum(handle.done for handle in self._running)
         return f"BatchHandle({over} of {len(self._running)} done; .result() waits, .cancel() stops)"
-
-    @property
-    def _running(self) -> list[RequestHandle]:
-        return [handle for handle in self._handles if isinstance(handle, RequestHandle)]

@@ -50,7 +50,7 @@ class RequestHandle:
         self._events: list[TokenEvent] = []
         self._record: RequestRecord | None = None
         self._error: Exception | None = None
-        self._bell = Bell()  # for every event and for the end
+        self._bell, self._end_bell = Bell(), Bell()  # for every event, and for the end alone
         self._telling = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
 
@@ -89,7 +89,7 @@ class RequestHandle:
         TimeoutError
             If it is not over within `timeout` seconds.
         """
-        if not self._bell.wait(lambda: self._over, timeout):
+        if not self._end_bell.wait(lambda: self._over, timeout):  # a token wakes nobody who waits for the last
             raise TimeoutError(f"request {self.request_id} is still running after {timeout} s")
         if self._error is not None:
             raise self._error
@@ -147,6 +147,7 @@ class RequestHandle:
             self._record, self._error = record, error
             listeners, self._listeners = self._listeners, []
         self._bell.ring()
+        self._end_bell.ring()
         for listener in listeners:
             self._tell(listener)
 

@@ -3,6 +3,9 @@
 Records are frozen, slotted, equal by content and survive a JSON round trip (`to_json` / `from_json`). Every timestamp
 is `time.monotonic_ns()` of the process that ran the engine and is written once; every duration is an integer number of
 nanoseconds, so sums are exact. `None` means *not measured* or *not applicable*, and is never shown as 0.
+
+The two kinds that a step makes by the dozen are structs of msgspec and not dataclasses: they are made six times as
+quickly, and the garbage collector has none of the hundred thousands that a session remembers to look at.
 """
 
 from __future__ import annotations
@@ -29,8 +32,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
+class TokenEvent(msgspec.Struct, frozen=True, gc=False):
     """What one engine step gave to one sample of a request.
 
     `token_ids` may hold several tokens (speculative decoding) or none (a tail of held-back text), and `text` may be
@@ -47,8 +49,7 @@ class TokenEvent:
     stop_reason: int | str | None = None  # the stop string or token id that matched, if one did
 
 
-@dataclass(frozen=True, slots=True)
-class StepWork:
+class StepWork(msgspec.Struct, frozen=True, gc=False):
     """What one step computed for one sample.
 
     `tokens = prefill_tokens + recomputed_tokens + decode_tokens + draft_tokens`. `kv_tokens` is the length of the KV

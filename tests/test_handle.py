@@ -87,6 +87,29 @@ def test_a_record_that_does_not_come_in_time_is_a_timeout() -> None:
         make_handle().record(timeout=0)
 
 
+def test_whoever_waits_for_the_end_is_not_woken_by_tokens() -> None:
+    looks: list[bool] = []
+    waits = threading.Event()
+
+    class Watched(RequestHandle):
+        @property
+        def _over(self) -> bool:
+            looks.append(RequestHandle._over.fget(self))  # type: ignore[attr-defined]
+            waits.set()
+            return looks[-1]
+
+    handle, kept = Watched("r1", lambda: None), []
+    reader = threading.Thread(target=lambda: kept.append(handle.record()))
+    reader.start()
+    assert waits.wait(30)
+    for number in range(1000):
+        handle.event(make_event(number))
+    handle.finished(make_record())
+    reader.join()
+    assert kept == [make_record()]
+    assert len(looks) <= 4
+
+
 def test_cancel_asks_the_engine() -> None:
     asked: list[str] = []
     handle = RequestHandle("r1", lambda: asked.append("r1"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jupyter_infer.display.place import Place, draw_later
-from jupyter_infer.display.text import joined, printable, tail
+from jupyter_infer.display.text import Growth, joined, printable, tail, utf8_size
 from jupyter_infer.markdown import markdown_html
 from jupyter_infer.numbers import format_ns
 from jupyter_infer.records import LoadStage
@@ -40,6 +40,7 @@ class CellView:
         self._place = Place()
         self._markdown = markdown
         self._next = 0.0
+        self._growth = Growth()
         self._last: str | None = None  # the plain text that stands there
         self._stage: str | None = None
         self._begun = time.monotonic_ns()
@@ -60,9 +61,9 @@ class CellView:
         """Show the texts so far, if the budget allows it now."""
         if time.monotonic() < self._next:
             return False
-        text = joined(texts)
-        self._show(tail(text, TAIL_CHARS))
-        self._next = max(self._next, time.monotonic() + len(text.encode(errors="replace")) / LONG_BYTES_PER_S)
+        chars, size = self._growth.look(texts)
+        self._show(tail(texts, chars, TAIL_CHARS))
+        self._next = max(self._next, time.monotonic() + size / LONG_BYTES_PER_S)
         return True
 
     def end(self, texts: Sequence[str], *, plain: bool = False) -> None:
@@ -100,13 +101,12 @@ class CellView:
             return
         self._place.show_text(text)
         self._last = text
-        size = len(text.encode(errors="replace"))
-        self._next = time.monotonic() + max(1 / UPDATES_PER_S, size / BYTES_PER_S)
+        self._next = time.monotonic() + max(1 / UPDATES_PER_S, utf8_size(text) / BYTES_PER_S)
 
 
 def _html(texts: Sequence[str]) -> str | None:
     """Return all texts as HTML, each rendered if it can be, or None if that is no use."""
-    if sum(len(text.encode(errors="replace")) for text in texts) > MARKDOWN_BYTES:
+    if sum(map(utf8_size, texts)) > MARKDOWN_BYTES:
         return None
     rendered = [markdown_html(printable(text)) for text in texts]
     if not any(rendered):

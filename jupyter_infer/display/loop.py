@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from jupyter_infer.interrupts import Latch
 from jupyter_infer.records import LoadStage
 from jupyter_infer.result import Refused
 
-__all__ = ["POLL_S", "STOPPED_WAIT_S", "View", "follow", "wait_for"]
+__all__ = ["POLL_S", "STOPPED_WAIT_S", "Answers", "View", "follow", "wait_for"]
 
 POLL_S = 1 / 20
 """How often the texts are looked at: on two cores each look takes time from the engine."""
@@ -29,7 +30,9 @@ class View(Protocol):
         """Show, if it is time to, that so many tokens came in so long a time, and no text to show."""
 
     def update(self, texts: Sequence[str]) -> bool:
-        """Show the texts so far, one a sample, if it is time to; return whether they are on the screen now."""
+        """Show the texts so far, one a sample, each the last one and more, if it is time to; return whether they are on
+        the screen now.
+        """
 
     def end(self, texts: Sequence[str], *, plain: bool = False) -> None:
         """Show the final texts, as plain ones where there is no time for more."""
@@ -55,20 +58,18 @@ def follow(handles: Sequence[RequestHandle | Refused], view: View, *, stream: bo
     KeyboardInterrupt
         After the requests were told to stop, and their texts so far were shown.
     """
-    answers = [
-        _Answer(handle, sample)
-        for handle in handles
-        for sample in range(handle.samples if isinstance(handle, RequestHandle) else 1)
-    ]
+    answers = [Answers(handle) for handle in handles]
     begun = time.monotonic()
+
+    def read() -> list[str]:
+        return [text for answer in answers for text in answer.read()]
 
     def mark() -> None:
         for answer in answers:
-            if answer.handle is not None and answer.text:
-                answer.handle.shown()
+            answer.mark()
 
     def look() -> None:
-        texts = [answer.read() for answer in answers]
+        texts = read()
         if stream and any(texts):
             if view.update(texts):
                 mark()
@@ -78,10 +79,10 @@ def follow(handles: Sequence[RequestHandle | Refused], view: View, *, stream: bo
     try:
         wait_for(handles, look)
     except KeyboardInterrupt:
-        view.end([answer.read() for answer in answers], plain=True)
+        view.end(read(), plain=True)
         mark()
         raise
-    view.end([answer.read() for answer in answers])
+    view.end(read())
     mark()
 
 
@@ -94,16 +95,17 @@ def wait_for(handles: Sequence[RequestHandle | Refused], look: Callable[[], obje
         After the requests were told to stop; one that is in the middle of a step may end a little later.
     """
     running = [handle for handle in handles if isinstance(handle, RequestHandle)]
-    over = Latch()
+    over, ended = Latch(), itertools.count(1)
 
     def one_is_done() -> None:
-        if all(handle.done for handle in running):
+        if next(ended) == len(running):
             over.set()
 
+    if not running:
+        over.set()
     try:
         for handle in running:
             handle.when_done(one_is_done)
-        one_is_done()
         while not _wait(over, POLL_S):
             look()
     except BaseException as error:  # a fault of a display, too, must leave nothing running
@@ -118,21 +120,38 @@ def _wait(over: Latch, seconds: float) -> bool:
     return over.wait(seconds)
 
 
-class _Answer:
-    """The text of one sample of a request so far."""
+class Answers:
+    """The texts of a request so far, one a sample."""
 
-    def __init__(self, handle: RequestHandle | Refused, sample: int) -> None:
-        self.sample = sample
-        self.handle = handle if isinstance(handle, RequestHandle) else None
-        self.text = "" if isinstance(handle, RequestHandle) else f"{type(handle.error).__name__}: {handle.error}"
+    def __init__(self, handle: RequestHandle | Refused) -> None:
+        self._handle = handle if isinstance(handle, RequestHandle) else None
+        self._texts = (
+            [""] * handle.samples
+            if isinstance(handle, RequestHandle)
+            else [f"{type(handle.error).__name__}: {handle.error}"]
+        )
         self.tokens = 0
         self._seen = 0
 
-    def read(self) -> str:
-        if self.handle is not None:
-            events = self.handle.events_after(self._seen)
-            self._seen += len(events)
-            own = [event for event in events if event.sample == self.sample]
-            self.text += "".join(event.text for event in own)
-            self.tokens += sum(len(event.token_ids) for event in own)
-        return self.text
+    def read(self) -> Sequence[str]:
+        """Return the texts, with what came since the last look."""
+        events = self._handle.events_after(self._seen) if self._handle is not None else []
+        if not events:
+            return self._texts
+        self._seen += len(events)
+        new: list[list[str]] = [[] for _ in self._texts]
+        for event in events:
+            new[event.sample].append(event.text)
+            self.tokens += len(event.token_ids)
+        for sample, pieces in enumerate(new):
+            added = "".join(pieces)
+            # A text that has no other name is lengthened where it is, and not copied as a whole at each look.
+            text, self._texts[sample] = self._texts[sample], ""
+            text += added
+            self._texts[sample] = text
+        return self._texts
+
+    def mark(self) -> None:
+        """Note that what was read is on a screen."""
+        if self._handle is not None and any(self._texts):
+            self._handle.shown()

@@ -22,7 +22,7 @@ class TerminalView:
     def __init__(self, stream: TextIO | None = None, progress: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._progress_stream = progress
-        self._written = 0
+        self._read = self._written = 0  # characters of the text, and of what was made of them
         self._stage: str | None = None
 
     @property
@@ -50,17 +50,17 @@ class TerminalView:
         if len(texts) != 1:
             return False
         self._clear_progress()
-        text = printable(texts[0])
-        self._stream.write(text[self._written :])
+        new = printable(texts[0][self._read :])
+        self._stream.write(new)
         self._stream.flush()
-        self._written = len(text)
+        self._read, self._written = len(texts[0]), self._written + len(new)
         return True
 
     def end(self, texts: Sequence[str], *, plain: bool = False) -> None:
         """Write the rest and end the line."""
         self._clear_progress()
-        text = printable(texts[0]) if len(texts) == 1 else joined(texts)
-        self._stream.write(text[self._written :] + "\n")
+        text = printable(texts[0][self._read :]) if len(texts) == 1 else joined(texts)
+        self._stream.write(text + "\n")
         self._stream.flush()
 
     def note(self, text: str) -> None:

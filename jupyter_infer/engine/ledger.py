@@ -62,7 +62,7 @@ class Ledger:
             if entry is None or last is None:
                 continue
             events.append(self._event(entry, output, last))
-            if all(sample.finish_reason for sample in entry.samples):
+            if output.finish_reason is not None and all(sample.finish_reason for sample in entry.samples):
                 ended.append(self.close(output.request_id, last.end_ns))
         return events, ended
 
@@ -99,7 +99,7 @@ class Ledger:
         )
 
     def _enter(self, step: StepRecord) -> None:
-        for request_id, share in self.attribution.add(step, set(self._open)).items():
+        for request_id, share in self.attribution.add(step, self._open).items():
             self._open[request_id].shared_ns += share
         self.attribution.refit()  # now and then: a long first batch must not wait for its end to be split by a fit
         for request_id, index in step.preempted:

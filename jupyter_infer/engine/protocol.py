@@ -6,11 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from jupyter_infer.records import EngineInfo, LoadStage, StepRecord
 
 __all__ = ["STAGES", "Engine", "EngineRequest", "Message", "Progress", "Rendered", "SampleOutput", "StepResult"]
 
-STAGES = ("model", "import", "config", "weights", "KV pool", "warm-up", "ready")
+STAGES = ("model", "import", "config", "weights", "compile", "KV pool", "warm-up", "ready")
 """The stages of a load, in order."""
 
 Message = Mapping[str, str]
@@ -39,8 +41,7 @@ class EngineRequest:
     samples: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class SampleOutput:
+class SampleOutput(msgspec.Struct, frozen=True, gc=False):
     """What a step gave to one sample; the last one of a sample has a finish reason."""
 
     request_id: str

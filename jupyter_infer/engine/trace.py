@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from jupyter_infer.records import StepRecord, StepWork
 
 __all__ = ["Planned", "StepTracer", "tracing"]
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True, gc=False):
     """What the scheduler planned for one of vLLM's requests (a sample of ours) in one step."""
 
     key: str  # vLLM's own request id
@@ -84,14 +85,18 @@ class StepTracer:
         drafts last.
         """
         victims = tuple(preempted)
-        self._lost |= {key: self._high[key] for key in victims if key in self._high}
+        names, high, lost = self.names, self._high, self._lost
+        lost |= {key: high[key] for key in victims if key in high}
         split = []
         for item in work:
-            lost, end = self._lost.get(item.key, 0), item.computed_before + item.tokens
-            recomputed = max(0, min(lost, end) - item.computed_before)
-            prefill = max(0, min(item.prompt_tokens, end) - max(item.computed_before, lost))
-            split.append((self._name(item.key), item, prefill, recomputed))
-            self._raise(item.key, end - item.draft_tokens)
+            key, before = item.key, item.computed_before
+            had, end = lost.get(key, 0) if lost else 0, before + item.tokens
+            fresh = had if had > before else before  # comparisons, because `max` and `min` would be most of this loop
+            recomputed = (had if had < end else end) - before if had > before else 0
+            prompt_end = item.prompt_tokens if item.prompt_tokens < end else end
+            prefill = prompt_end - fresh if prompt_end > fresh else 0
+            split.append((names.get(key) or (key, 0), item, prefill, recomputed))
+            self._raise(key, end - item.draft_tokens)
         at_ns, cpu_ns = begun
         self._open[id(step)] = _Open(at_ns, cpu_ns, running, waiting, tuple(map(self._name, victims)), split)
 
@@ -103,22 +108,23 @@ class StepTracer:
         now_ns, now_cpu_ns = self._clock(), self._cpu_clock()
         work = []
         for (name, sample), item, prefill, recomputed in opened.work:
-            new = given.get(item.key, 0)
-            accepted = max(0, new - 1) if item.draft_tokens else 0
-            kept = item.computed_before + item.tokens - (item.draft_tokens - min(accepted, item.draft_tokens))
-            self._raise(item.key, kept)
+            tokens, drafts, new = item.tokens, item.draft_tokens, given.get(item.key, 0)
+            kv_tokens, accepted = item.computed_before + tokens, 0
+            if drafts:
+                accepted = min(max(0, new - 1), drafts)
+                self._raise(item.key, kv_tokens - (drafts - accepted))
             work.append(
                 StepWork(
                     request_id=name,
                     sample=sample,
-                    tokens=item.tokens,
+                    tokens=tokens,
                     prefill_tokens=prefill,
                     recomputed_tokens=recomputed,
-                    decode_tokens=item.tokens - prefill - recomputed - item.draft_tokens,
-                    draft_tokens=item.draft_tokens,
-                    accepted_tokens=min(accepted, item.draft_tokens),
+                    decode_tokens=tokens - prefill - recomputed - drafts,
+                    draft_tokens=drafts,
+                    accepted_tokens=accepted,
                     output_tokens=new,
-                    kv_tokens=item.computed_before + item.tokens,
+                    kv_tokens=kv_tokens,
                 )
             )
         overlaps = self._end_ns > opened.scheduled_ns
@@ -152,11 +158,11 @@ class StepTracer:
 
     def _name(self, key: str) -> tuple[str, int]:
         """Whose it is; asked when a step is planned, because a request can be over before its last step is."""
-        return self.names.get(key, (key, 0))
+        return self.names.get(key) or (key, 0)
 
     def _raise(self, key: str, computed: int) -> None:
-        if key in self.names:  # else it is over, and nobody would forget it again
-            self._high[key] = max(self._high.get(key, 0), computed)
+        if key in self.names and computed > self._high.get(key, 0):  # else it is over, and nobody would forget it again
+            self._high[key] = computed
 
 
 def tracing(base: type) -> type:
@@ -198,17 +204,12 @@ def tracing(base: type) -> type:
             super()._preempt_request(request, *args, **kwargs)
 
         def _work_of(self, output: Any) -> Iterable[Planned]:
-            cached = output.scheduled_cached_reqs
+            cached, requests, drafts = output.scheduled_cached_reqs, self.requests, output.scheduled_spec_decode_tokens
             before = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
             before.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
             for key, tokens in output.num_scheduled_tokens.items():
-                yield Planned(
-                    key=key,
-                    tokens=tokens,
-                    computed_before=before[key],
-                    prompt_tokens=self.requests[key].num_prompt_tokens,
-                    draft_tokens=len(output.scheduled_spec_decode_tokens.get(key, ())),
-                )
+                draft_tokens = len(drafts.get(key, ())) if drafts else 0
+                yield Planned(key, tokens, before[key], requests[key].num_prompt_tokens, draft_tokens)
 
     TracingScheduler.__name__ = TracingScheduler.__qualname__ = f"Tracing{base.__name__}"
     return TracingScheduler
