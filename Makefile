@@ -28,7 +28,7 @@ demo: setup-lab  ## answer one prompt in the terminal, and show where the time w
 	@echo; echo "Now the notebook: make lab"
 
 lab: setup-lab  ## open the quick start in JupyterLab
-	@OMP_WAIT_POLICY=PASSIVE $(VENV)/bin/jupyter lab $(AS_ROOT) $(ARGS) notebooks/quickstart.ipynb
+	@GOMP_SPINCOUNT=10000 $(VENV)/bin/jupyter lab $(AS_ROOT) $(ARGS) notebooks/quickstart.ipynb
 
 test: setup-all  ## run everything: ruff, mypy, unit, integration, notebook and browser tests
 	@$(TESTS)

@@ -13,10 +13,13 @@ from pathlib import Path
 from jupyter_infer import hardware
 from jupyter_infer.errors import ConfigError
 
-__all__ = ["DISPLAY_NAME", "KERNEL_NAME", "install_kernel", "kernel_env"]
+__all__ = ["DISPLAY_NAME", "KERNEL_NAME", "SPIN", "install_kernel", "kernel_env"]
 
 KERNEL_NAME = "jupyter-infer"
 DISPLAY_NAME = "Python 3 (jupyter-infer)"
+
+SPIN = "GOMP_SPINCOUNT"
+"""The variable that says how long OpenMP's threads spin."""
 
 
 def kernel_env() -> dict[str, str]:
@@ -26,9 +29,10 @@ def kernel_env() -> dict[str, str]:
     sees the mask and not the quota.
     """
     env = {
-        # Threads that spin while they wait take the cores from everyone else on them: beside one busy process decode
-        # falls to a quarter. Sleeping costs nothing that could be measured on an idle machine.
-        "OMP_WAIT_POLICY": "PASSIVE",
+        # For how many rounds OpenMP's threads spin before they sleep: a fraction of a millisecond. They wait for each
+        # other some hundred times a step. If they slept at once (OMP_WAIT_POLICY=PASSIVE), decode would be a
+        # third slower, and with OpenMP's own 3 ms they take the CPUs from everyone else (docs/speed.md).
+        SPIN: "10000",
         "VLLM_NO_USAGE_STATS": "1",
     }
     threads = hardware.cpu_threads()

@@ -26,7 +26,7 @@ def read(folder):
 
 
 def test_threads_wait_passively_and_nothing_is_reported():
-    assert kernel_env() == {"OMP_WAIT_POLICY": "PASSIVE", "VLLM_NO_USAGE_STATS": "1"}
+    assert kernel_env() == {"GOMP_SPINCOUNT": "10000", "VLLM_NO_USAGE_STATS": "1"}
 
 
 def test_threads_are_counted_where_a_quota_is_below_the_affinity(monkeypatch):
@@ -76,14 +76,14 @@ def test_a_place_that_cannot_be_written_says_which(tmp_path):
 def test_the_kernel_starts_with_the_variables(monkeypatch):
     from jupyter_client.manager import start_new_kernel
 
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     install_kernel()
     manager, client = start_new_kernel(kernel_name="jupyter-infer")
     try:
         reply = client.execute(
-            "import os", user_expressions={"policy": "os.environ['OMP_WAIT_POLICY']"}, reply=True, timeout=60
+            "import os", user_expressions={"rounds": "os.environ['GOMP_SPINCOUNT']"}, reply=True, timeout=60
         )
-        assert reply["content"]["user_expressions"]["policy"]["data"]["text/plain"] == "'PASSIVE'"
+        assert reply["content"]["user_expressions"]["rounds"]["data"]["text/plain"] == "'10000'"
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 from jupyter_infer import hardware
 from jupyter_infer.doctor.finding import Finding
+from jupyter_infer.kernelspec import SPIN, kernel_env
 
 __all__ = ["cpu", "gpu", "memory", "threads"]
 
 ENOUGH_BYTES = 1_200_000_000  # vLLM imported, the default model and its smallest KV pool
 COMFORTABLE_BYTES = 2_000_000_000
 INSTALL_KERNEL = "jupyter infer kernel install"
+SHORT, LONG = 2_000, 50_000  # rounds that are a moment: below, threads sleep before they meet; above, others wait
 
 
 def cpu() -> Iterator[Finding]:
@@ -25,7 +27,7 @@ def cpu() -> Iterator[Finding]:
 
 
 def threads() -> Iterator[Finding]:
-    """Yield how many threads will compute, and whether they sleep while they wait."""
+    """Yield how many threads will compute, and how they wait for each other."""
     count, quota = hardware.cpu_threads(), hardware.cpu_quota()
     limit = "no CPU quota" if quota is None else f"CPU quota {quota:g}"
     found = f"{count} ({hardware.cpu_affinity()} CPUs visible, {limit})"
@@ -42,28 +44,28 @@ def threads() -> Iterator[Finding]:
 
 
 def _waiting() -> Finding:
-    policy = os.environ.get("OMP_WAIT_POLICY")
-    if (policy or "").strip().upper() == "PASSIVE" or os.environ.get("GOMP_SPINCOUNT") == "0":
-        return Finding(
-            "idle threads", "ok", "sleep (OMP_WAIT_POLICY=PASSIVE)" if policy else "sleep (GOMP_SPINCOUNT=0)"
-        )
-    now = f"OMP_WAIT_POLICY is {policy or 'not set'}"
-    kernel = _kernel_that_waits()
+    kernel, wanted = _kernel_that_spins(), kernel_env()[SPIN]
+    fix = f"# run the notebook in the kernel {kernel}" if kernel else INSTALL_KERNEL
+    rounds, policy = os.environ.get(SPIN, "").strip(), os.environ.get("OMP_WAIT_POLICY", "").strip().upper()
+    if rounds.isdecimal() and SHORT <= int(rounds) <= LONG:
+        return Finding("waiting threads", "ok", f"spin for a moment, then sleep ({SPIN}={rounds})")
+    now = f"{SPIN}={rounds}" if rounds else f"OMP_WAIT_POLICY={policy}" if policy else f"{SPIN} is not set"
     if "torch" in sys.modules:
-        fix = f"# run the notebook in the kernel {kernel}" if kernel else INSTALL_KERNEL
-        return Finding("idle threads", "warn", f"spin: {now}, and torch is imported already", fix)
+        sleeps = policy == "PASSIVE" if not rounds else rounds.isdecimal() and int(rounds) < SHORT
+        how = "sleep at once, which makes steps slower" if sleeps else "spin, and slow everything beside them"
+        return Finding("waiting threads", "warn", f"{how}: {now}, and torch is imported already", fix)
     if kernel:
-        return Finding("idle threads", "ok", f"sleep in the kernel {kernel}; here {now}")
-    found = f"{now}: they will spin, and slow everything beside them, if a cell imports torch before a model is loaded"
-    return Finding("idle threads", "warn", found, INSTALL_KERNEL)
+        return Finding("waiting threads", "ok", f"spin for a moment in the kernel {kernel}; here {now}")
+    found = f"{now}: a load sets it to {wanted}, which is too late if a cell imports torch before"
+    return Finding("waiting threads", "warn", found, INSTALL_KERNEL)
 
 
-def _kernel_that_waits() -> str | None:
+def _kernel_that_spins() -> str | None:
     """Return the name of an installed kernel that sets the variable, ours or the user's own."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     specs = KernelSpecManager().get_all_specs()
-    return next((name for name, spec in specs.items() if "OMP_WAIT_POLICY" in spec["spec"].get("env", {})), None)
+    return next((name for name, spec in specs.items() if SPIN in spec["spec"].get("env", {})), None)
 
 
 def memory() -> Iterator[Finding]:

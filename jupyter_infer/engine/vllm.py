@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from jupyter_infer import hardware
 from jupyter_infer.engine.protocol import EngineRequest, Message, Rendered, SampleOutput, StepResult
 from jupyter_infer.engine.sizing import LoadPlan
+from jupyter_infer.engine.threads import Threads
 from jupyter_infer.engine.vllm_api import Vllm, first_line, sweep
 from jupyter_infer.engine.vllm_sampling import Sampling
 from jupyter_infer.errors import ConfigError, PromptError
@@ -35,6 +35,7 @@ class VllmEngine:
         self._tokenizer = vllm.shared_tokenizer(engine.get_tokenizer())
         self._tokenizing = threading.Lock()
         self._sampling = Sampling(engine, vllm, model.name)
+        self._threads = Threads() if vllm.device == "cpu" else None
         config = engine.vllm_config
         self._info = EngineInfo(
             model=model.name,
@@ -48,7 +49,7 @@ class VllmEngine:
             max_model_len=config.model_config.max_model_len,
             max_num_batched_tokens=config.scheduler_config.max_num_batched_tokens,
             max_num_seqs=config.scheduler_config.max_num_seqs,
-            threads=hardware.cpu_threads() if vllm.device == "cpu" else None,
+            threads=self._threads.now if self._threads else None,
             load_ns=load_ns,
             chat_template=bool(self._tokenizer.chat_template),
             notices=plan.notices if self._tokenizer.chat_template else (*plan.notices, NO_TEMPLATE),
@@ -144,7 +145,11 @@ class VllmEngine:
 
     def step(self) -> StepResult:
         """Run one step of vLLM's loop."""
+        if self._threads:
+            self._threads.before_step()
         answers = self._engine.step()
+        if self._threads:
+            self._threads.after_step()
         steps = self._tracer.take()
         outputs = tuple(
             SampleOutput(

@@ -61,7 +61,7 @@ class Lab:
             "HOME": str(home),
             "JUPYTERLAB_SETTINGS_DIR": str(self.settings),
             "JUPYTER_INFER_CACHE": str(REAL_CACHE),
-            "OMP_WAIT_POLICY": "PASSIVE",
+            "GOMP_SPINCOUNT": "10000",
         }
         self._log = (folder / "lab.log").open("w")
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}", "--ServerApp.ip=127.0.0.1"]

@@ -10,7 +10,7 @@ from jupyter_infer.doctor import machine
 from jupyter_infer.doctor.finding import Finding
 from jupyter_infer.kernelspec import kernel_env
 
-KERNEL_THAT_WAITS = machine._kernel_that_waits
+KERNEL_THAT_SPINS = machine._kernel_that_spins
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def computer(monkeypatch):
     monkeypatch.setattr(hardware, "cpu_affinity", lambda: 8)
     monkeypatch.setattr(hardware, "cpu_quota", lambda: 3.5)
     monkeypatch.setattr(hardware, "cpu_threads", lambda: 4)
-    monkeypatch.setattr(machine, "_kernel_that_waits", lambda: None)
+    monkeypatch.setattr(machine, "_kernel_that_spins", lambda: None)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
@@ -57,35 +57,41 @@ def test_more_threads_than_cores_are_a_warning(monkeypatch, asked, state):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("OMP_WAIT_POLICY", "PASSIVE"), ("OMP_WAIT_POLICY", "passive"), ("GOMP_SPINCOUNT", "0")]
+    ("rounds", "state"), [("10000", "ok"), ("5000", "ok"), ("0", "warn"), ("300000", "warn"), ("x", "warn")]
 )
-def test_threads_that_sleep_are_well(monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
-    assert found(machine.threads(), "idle threads").state == "ok"
+def test_threads_that_spin_for_a_moment_are_well(monkeypatch, rounds, state):
+    monkeypatch.setenv("GOMP_SPINCOUNT", rounds)
+    assert found(machine.threads(), "waiting threads").state == state
 
 
-@pytest.mark.parametrize("value", [None, "", "ACTIVE"])
-def test_threads_that_spin_are_a_warning(monkeypatch, value):
-    if value is not None:
-        monkeypatch.setenv("OMP_WAIT_POLICY", value)
-    finding = found(machine.threads(), "idle threads")
+@pytest.mark.parametrize(
+    ("policy", "how"),
+    [(None, "spin, and slow"), ("", "spin, and slow"), ("ACTIVE", "spin, and slow"), ("passive", "sleep at once")],
+)
+def test_after_torch_it_is_too_late(monkeypatch, policy, how):
+    if policy is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    finding = found(machine.threads(), "waiting threads")
     assert (finding.state, finding.fix) == ("warn", "jupyter infer kernel install")
+    assert "a load sets it to 10000" in finding.found
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    assert found(machine.threads(), "waiting threads").found.startswith(how)
 
 
 def test_a_kernel_that_sets_it_is_well_until_torch_is_there(monkeypatch):
-    monkeypatch.setattr(machine, "_kernel_that_waits", lambda: "mine")
-    assert found(machine.threads(), "idle threads").state == "ok"
+    monkeypatch.setattr(machine, "_kernel_that_spins", lambda: "mine")
+    assert found(machine.threads(), "waiting threads").state == "ok"
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
-    finding = found(machine.threads(), "idle threads")
+    finding = found(machine.threads(), "waiting threads")
     assert (finding.state, finding.fix) == ("warn", "# run the notebook in the kernel mine")
 
 
 def test_a_kernel_that_sets_it_is_found_under_any_name(monkeypatch):
     specs = {"python3": {"spec": {}}, "quiet": {"spec": {"env": kernel_env()}}}
     monkeypatch.setattr("jupyter_client.kernelspec.KernelSpecManager.get_all_specs", lambda _: specs)
-    assert KERNEL_THAT_WAITS() == "quiet"
+    assert KERNEL_THAT_SPINS() == "quiet"
     del specs["quiet"]
-    assert KERNEL_THAT_WAITS() is None
+    assert KERNEL_THAT_SPINS() is None
 
 
 @pytest.mark.parametrize(("free", "state"), [(1.1e9, "fail"), (1.9e9, "warn"), (2.1e9, "ok")])
