@@ -1,22 +1,31 @@
-"""``jupyter infer …``: demo, fetch, doctor, bench, kernel install. Thin: the work is done elsewhere."""
+"""``jupyter infer …``: demo, fetch, quantize, doctor, bench, kernel install. Thin: the work is done elsewhere."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_infer._version import __version__
-from jupyter_infer.errors import InferError
+from jupyter_infer.errors import ConfigError, InferError
+
+if TYPE_CHECKING:
+    from jupyter_infer.records import EngineInfo
 
 __all__ = ["main"]
 
 OVERHEAD = "Output tokens a second of %%infer in a real kernel, by those of a bare loop around the same engine."
 SOAK = "Mixed requests from several threads, a fifth aborted, some refused; exit status 1 if anything leaks or is lost."
+PEERS = (
+    "Decode speed of ours ÷ that of vLLM as shipped, transformers and llama.cpp, each in a process of its own, in turn."
+)
+PATH = "Our own CPU time in a step and in an update of a cell, without vLLM; exit status 1 if any of it grows."
+QUALITY = "How well bfloat16, float32 and rounded weights predict one text, and how often they choose the same token."
 DEMO_PROMPT = "Why is the sky blue? Answer in two sentences."
 
 
@@ -53,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("-t", "--temperature", type=float, default=0.0, metavar="X")
     fetch = command("fetch", _fetch, "get and convert a model ahead of time")
     fetch.add_argument("model", nargs="?", help="the default model of this machine, if left out")
+    fetch.add_argument("--compile", action="store_true", help="compile it as well: minutes now, seconds in a load")
+    fetch.add_argument("--bits", type=int, metavar="N", help="with --compile: its copy with weights of N bits")
+    quantize = command("quantize", _quantize, "make the copy of a model with fewer bits that load --bits uses")
+    quantize.add_argument("model", nargs="?", help="the default model of this machine, if left out")
+    quantize.add_argument("--bits", type=int, default=8, metavar="N", help="bits of a weight (8)")
     command("doctor", _doctor, "find what is wrong with this installation, and say what to type")
     bench = commands.add_parser("bench", help="measure this installation")
     benches = bench.add_subparsers(required=True, metavar="BENCH")
@@ -69,6 +83,30 @@ def _parser() -> argparse.ArgumentParser:
     soak.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
     soak.add_argument("--requests", type=_positive, default=300, metavar="N", help="requests to run (300)")
     soak.set_defaults(run=_bench_soak)
+    path = benches.add_parser("path", help="what tracing, recording and displaying cost", description=PATH)
+    path.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    path.add_argument("--steps", type=_positive, default=400, metavar="N", help="steps of a round (400)")
+    path.set_defaults(run=_bench_path)
+    peers = benches.add_parser(
+        "peers", help="our speed beside that of other engines", description=PEERS, allow_abbrev=False
+    )
+    peers.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    peers.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+    peers.add_argument("--gguf", metavar="FILE", help="a GGUF file of the same model, for llama.cpp")
+    peers.add_argument("--only", nargs="+", default=[], metavar="NAME", help="who takes part: ours, bf16, vllm, …")
+    peers.add_argument("--beside-busy", action="store_true", help="decode once more, beside one busy process")
+    peers.add_argument("--rounds", type=_positive, default=3, metavar="N", help="processes of each, in turn (3)")
+    peers.add_argument("--repeats", type=_positive, default=3, metavar="N", help="runs of each kind in a process (3)")
+    peers.add_argument("--tokens", type=_positive, default=64, metavar="N", help="output tokens a request (64)")
+    peers.add_argument(
+        "--counts", type=_positive, nargs="+", default=[1, 4, 16, 32], metavar="N", help="requests at once (1 4 16 32)"
+    )
+    peers.set_defaults(run=_bench_peers)
+    quality = benches.add_parser("quality", help="what fewer bits cost in quality", description=QUALITY)
+    quality.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    quality.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+    quality.add_argument("--bits", type=int, nargs="+", default=[8], metavar="N", help="bits of the copies (8)")
+    quality.set_defaults(run=_bench_quality)
     kernel = commands.add_parser("kernel", help="the Jupyter kernel with the right environment")
     kernels = kernel.add_subparsers(required=True, metavar="COMMAND")
     install = kernels.add_parser("install", help="install it", allow_abbrev=False)
@@ -148,12 +186,11 @@ def _demo_text(result: Any, wall_ns: int, info: Any) -> str:
     return "\n".join(lines)
 
 
-def _fetch(arguments: argparse.Namespace) -> int:
+@contextlib.contextmanager
+def _bar(name: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show on stderr, if that is a terminal, what getting a model reports."""
     from tqdm import tqdm
 
-    from jupyter_infer.models import default_model_here, resolve
-
-    name = arguments.model or default_model_here()
     with tqdm(total=0, unit="B", unit_scale=True, desc=name, file=sys.stderr, leave=False, disable=None) as bar:
 
         def progress(stage: str, done: int, total: int) -> None:
@@ -161,11 +198,56 @@ def _fetch(arguments: argparse.Namespace) -> int:
             bar.total, bar.n = total or None, done
             bar.update(0)
 
+        yield progress
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.models import default_model_here, resolve
+
+    if arguments.bits and not arguments.compile:
+        raise ConfigError("--bits goes with --compile; a copy alone is made by: jupyter infer quantize")
+    name = arguments.model or default_model_here()
+    with _bar(name) as progress:
         model = resolve(name, progress=progress)
+    compiled = _compiled(name, arguments.bits) if arguments.compile else None
+    if arguments.json:
+        told = (
+            {}
+            if compiled is None
+            else {"notices": compiled.notices, "load_s": compiled.load_ns and compiled.load_ns / 1e9}
+        )
+        print(json.dumps({**asdict(model), "path": str(model.path), **told}))
+    else:
+        print(f"{model.name} is in {model.path} ({model.weight_bytes / 1e6:,.0f} MB, from the {model.source})")
+        if compiled is not None:
+            print(*compiled.notices, sep="\n")
+    return int(compiled is not None and any(notice.startswith("not compiled") for notice in compiled.notices))
+
+
+def _compiled(name: str, bits: int | None) -> EngineInfo:
+    """Load a model compiled, so that the next load finds it, and unload it."""
+    from jupyter_infer.display import TerminalView
+    from jupyter_infer.session import Session
+
+    settings: dict[str, Any] = {"compile": True} if bits is None else {"compile": True, "bits": bits}
+    session = Session()
+    info = session.load(name, progress=TerminalView(stream=sys.stderr).progress, **settings)
+    session.unload()
+    return info
+
+
+def _quantize(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.models import default_model_here, resolve
+    from jupyter_infer.models.quantize import quantized
+
+    name = arguments.model or default_model_here()
+    with _bar(name) as progress:
+        model = quantized(resolve(name, progress=progress), arguments.bits, progress=progress)
     if arguments.json:
         print(json.dumps({**asdict(model), "path": str(model.path)}))
     else:
-        print(f"{model.name} is in {model.path} ({model.weight_bytes / 1e6:,.0f} MB, from the {model.source})")
+        size = f"{model.weight_bytes / 1e6:,.0f} MB"
+        print(f"{model.name} is in {model.path} ({size}; %infer load {name} --bits {model.bits} takes it)")
     return 0
 
 
@@ -197,6 +279,26 @@ def _bench_overhead(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _bench_peers(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.bench.peers.measure import measure_peers
+    from jupyter_infer.bench.peers.runs import Plan
+    from jupyter_infer.bench.peers.text import peers_text
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    plan = Plan(
+        tokens=arguments.tokens,
+        rounds=arguments.rounds,
+        repeats=arguments.repeats,
+        counts=sorted(set(arguments.counts)),
+        beside_busy=arguments.beside_busy,
+    )
+    found = measure_peers(model=arguments.model, plan=plan, only=arguments.only, gguf=arguments.gguf, say=say)
+    print(json.dumps(found) if arguments.json else peers_text(found))
+    return 0
+
+
 def _bench_soak(arguments: argparse.Namespace) -> int:
     from jupyter_infer.bench.soak import SMALL_POOL, as_it_must_be, measure_soak, soak_text
     from jupyter_infer.display import TerminalView
@@ -211,6 +313,28 @@ def _bench_soak(arguments: argparse.Namespace) -> int:
     session.unload()
     print(json.dumps(found) if arguments.json else soak_text(found))
     return int(not as_it_must_be(found))
+
+
+def _bench_path(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.bench.path import as_it_must_be, measure_path, path_text
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    found = measure_path(steps=arguments.steps, say=say)
+    print(json.dumps(found) if arguments.json else path_text(found))
+    return int(not as_it_must_be(found))
+
+
+def _bench_quality(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.bench.quality import measure_quality, quality_text
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    found = measure_quality(model=arguments.model, bits=arguments.bits, say=say)
+    print(json.dumps(found) if arguments.json else quality_text(found))
+    return 0
 
 
 def _kernel_install(arguments: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ __all__ = [
     "Gpu",
     "Roots",
     "cpu_affinity",
+    "cpu_flags",
     "cpu_quota",
     "cpu_threads",
     "gpu",
@@ -124,13 +125,17 @@ def has_bf16_matmul(*, roots: Roots = LINUX) -> bool:
     It is the test of PyTorch itself (``torch.ops.mkldnn._is_mkldnn_bf16_supported``). With AVX2 alone oneDNN refuses,
     and PyTorch's own loops run prefill several times slower than in float32.
     """
+    flags = cpu_flags(roots=roots)
+    return flags >= _AVX512_CORE or "bf16" in flags
+
+
+def cpu_flags(*, roots: Roots = LINUX) -> frozenset[str]:
+    """Return what this CPU can do, in the kernel's words; nothing where they are not to be had."""
     for line in _read(roots.proc / "cpuinfo").splitlines():
         key, _, value = line.partition(":")
-        if key.strip() == "flags":
-            return set(value.split()) >= _AVX512_CORE
-        if key.strip() == "Features":
-            return "bf16" in value.split()
-    return False
+        if key.strip() in ("flags", "Features"):  # x86, ARM
+            return frozenset(value.split())
+    return frozenset()
 
 
 @functools.cache

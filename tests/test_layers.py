@@ -32,7 +32,7 @@ HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 
 # Where a foreign library may be imported: prefixes of file names below the package.
 PLACES = {
-    "vllm": ("engine/vllm", "engine/trace.py"),
+    "vllm": ("engine/vllm", "engine/trace.py", "bench/peers/stock_vllm.py"),
     "plotly": ("charts/",),
     "anywidget": ("widgets/",),
     "markdown_it": ("markdown.py",),

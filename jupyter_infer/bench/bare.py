@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from typing import Any
 
+from jupyter_infer.bench.peers.process import PeerProcess
+from jupyter_infer.bench.peers.serve import Peer, serve
 from jupyter_infer.kernelspec import kernel_env
 
 __all__ = ["BareProcess", "main"]
@@ -32,65 +29,41 @@ class BareProcess:
     """
 
     def __init__(self, load: dict[str, Any]) -> None:
-        self._load = load
+        command = [sys.executable, "-m", "jupyter_infer.bench.bare"]
+        self._process = PeerProcess("the bare loop", command, load, environ={**os.environ, **kernel_env()})
 
     def __enter__(self) -> BareProcess:
-        self._log = tempfile.TemporaryFile("w+", errors="replace")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "jupyter_infer.bench.bare"],
-            env={**os.environ, **kernel_env()},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        try:
-            self._ask(self._load)
-        except BaseException:
-            self._end()
-            raise
+        self._process.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
+    def __exit__(self, *exc: Any) -> None:
+        self._process.__exit__(*exc)
 
     def run(self, prompts: Sequence[str], tokens: int) -> tuple[int, float]:
         """Return the output tokens of a run and its seconds, from the first request to the last token."""
-        answer = self._ask({"prompts": list(prompts), "tokens": tokens})
+        answer = self._process.ask({"prompts": list(prompts), "tokens": tokens})
         return answer["tokens"], answer["seconds"]
 
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # what it died of is said below
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            status = self._process.wait()
-            self._log.seek(0)
-            raise RuntimeError(f"the bare loop ended with status {status}:\n{self._log.read()[-2000:]}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+
+class Bare(Peer):
+    """The loop itself."""
+
+    def __init__(self, load: dict[str, Any]) -> None:
+        super().__init__()
+        self._run, self._reset = _loaded(load)
+
+    def prepare(self, question: dict[str, Any]) -> None:
+        """Forget the prefix cache."""
+        self._reset()
+
+    def run(self, question: dict[str, Any]) -> int:
+        """Run texts to the end and return the number of output tokens."""
+        return self._run(question["prompts"], question["tokens"])
 
 
 def main() -> None:
     """Answer the questions of stdin; nothing else may write to stdout."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what an engine prints goes to stderr
-    run, reset = _loaded(json.loads(sys.stdin.readline()))
-    _answer(answers, {})
-    for line in sys.stdin:
-        question = json.loads(line)
-        reset()
-        begun = time.monotonic()
-        tokens = run(question["prompts"], question["tokens"])
-        _answer(answers, {"tokens": tokens, "seconds": time.monotonic() - begun})
+    serve(Bare)
 
 
 def _loaded(load: dict[str, Any]) -> tuple[Run, Callable[[], object]]:
@@ -116,11 +89,6 @@ def _synthetic(tokens: int) -> Run:
         return count
 
     return run
-
-
-def _answer(stream: TextIO, answer: dict[str, Any]) -> None:
-    stream.write(json.dumps(answer) + "\n")
-    stream.flush()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jupyter_infer import hardware
@@ -30,14 +30,18 @@ class LoadPlan:
     weight_bytes: int  # in the engine's precision, computed from the files
     notices: tuple[str, ...] = ()
 
+    def noting(self, notice: str) -> LoadPlan:
+        """Return the plan with one more notice, unless that is empty."""
+        return replace(self, notices=(*self.notices, notice)) if notice else self
 
-def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool) -> LoadPlan:
+
+def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool, compiled: bool = False) -> LoadPlan:
     """Return the settings of a load.
 
-    On a GPU these are vLLM's own, with the context fitted to the pool. On a CPU: block size 32; eager; the KV pool
-    sized within the container's limit; a step of at most 512 tokens, or 128 where the CPU does not multiply bfloat16,
-    so that a step stays well below a second and an interrupt is felt at once; float32 on such a CPU when there is
-    memory for it.
+    On a GPU these are vLLM's own, with the context fitted to the pool. On a CPU: block size 32; eager unless
+    `compiled`; the KV pool sized within the container's limit; a step of at most 512 tokens, or 128 where the CPU does
+    not multiply bfloat16, so that a step stays well below a second and an interrupt is felt at once; float32 on such a
+    CPU when there is memory for it.
 
     Raises
     ------
@@ -52,25 +56,32 @@ def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool) -
     if structured is None or (isinstance(structured, Mapping) and "backend" not in structured):
         # One backend for all: left to vLLM, the first such request chooses for those that come after it, too.
         settings = {**settings, "structured_outputs_config": {"backend": STRUCTURED_BACKEND, **(structured or {})}}
+    notices = []
+    if model.bits is not None:
+        notices.append(f"int{model.bits} weights (rounded to nearest; embeddings and norms are not)")
     if gpu:
-        return LoadPlan({**defaults, **settings}, model.weight_bytes)
+        return LoadPlan({**defaults, **settings}, model.weight_bytes, tuple(notices))
     fast_bf16 = hardware.has_bf16_matmul()
     defaults |= {
         "block_size": 32,
-        "enforce_eager": True,
+        "enforce_eager": not compiled,
         "max_num_batched_tokens": 512 if fast_bf16 else 128,
         "max_num_seqs": 64,
     }
-    notices = []
     available = hardware.memory_available()
-    wide = 2 * model.weight_bytes  # the files hold 16 bits a weight
+    floats = model.weight_bytes if model.kept_bytes is None else model.kept_bytes  # the files hold 16 bits of each
+    wide = model.weight_bytes + floats
     if not fast_bf16 and "dtype" not in settings and _need(wide) + LARGEST_POOL <= available:
         defaults["dtype"] = "float32"
-        notices.append("float32: this CPU does not multiply bfloat16 (--dtype bfloat16 halves the memory)")
+        saves = "halves the memory" if model.bits is None else "takes less memory"
+        notices.append(f"float32: this CPU does not multiply bfloat16 (--dtype bfloat16 {saves})")
     chosen = {**defaults, **settings}
     weights = wide if chosen.get("dtype") in ("float32", "float") else model.weight_bytes
     if chosen.get("kv_cache_memory_bytes") is None:
-        chosen["kv_cache_memory_bytes"] = _pool(available, weights)
+        pool = _pool(available, weights)
+        if compiled:  # the context is fitted to the pool and is part of what is compiled: it must be the same next time
+            pool = 1 << (pool.bit_length() - 1)
+        chosen["kv_cache_memory_bytes"] = pool
     if "max_num_seqs" not in settings:  # vLLM refuses more sequences than tokens a step
         chosen["max_num_seqs"] = max(1, min(chosen["max_num_seqs"], int(chosen["max_num_batched_tokens"])))
     return LoadPlan(chosen, weights, tuple(notices))

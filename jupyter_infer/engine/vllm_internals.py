@@ -31,6 +31,7 @@ INTERNALS = (
     Internal("vllm.distributed", ("cleanup_dist_env_and_memory",)),
     Internal("vllm.config.model:ModelConfig", ("get_diff_sampling_param",)),
     Internal("vllm.config.scheduler:SchedulerConfig", ("get_scheduler_cls", "scheduler_cls")),
+    Internal("vllm.compilation.decorators", ("_try_load_aot_compiled_fn",)),
     Internal("vllm.tokenizers.hf", ("ThreadSafeHFTokenizerMixin",)),
     Internal(
         "vllm.v1.engine.llm_engine:LLMEngine",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
+import os
 import re
 import sys
 import time
@@ -14,15 +15,18 @@ from typing import Any
 from jupyter_infer import hardware
 from jupyter_infer.config import check_names
 from jupyter_infer.engine import vllm_quirks
+from jupyter_infer.engine.load_options import LoadOptions, split_options
 from jupyter_infer.engine.protocol import Progress
 from jupyter_infer.engine.quiet import LOGS, quiet
 from jupyter_infer.engine.sizing import LoadPlan, plan_load
 from jupyter_infer.engine.trace import tracing
 from jupyter_infer.engine.vllm import VllmEngine
 from jupyter_infer.engine.vllm_api import Vllm, first_line, import_vllm, sweep
+from jupyter_infer.engine.vllm_compile import Compilation, compiled_folder
 from jupyter_infer.errors import ConfigError, InferError, ModelError, NotEnoughMemory
 from jupyter_infer.kernelspec import kernel_env
 from jupyter_infer.models import ResolvedModel, resolve
+from jupyter_infer.models.quantize import quantized
 from jupyter_infer.records import LoadStage
 
 __all__ = ["OWNED_SETTINGS", "prepare"]
@@ -42,6 +46,9 @@ OWNED_SETTINGS = {
 
 NUMBER = re.compile(r"(<class ')?(int|float)('>)?( \| None)?")
 """How the type of an `EngineArgs` field that is a number is written."""
+
+Begin = Callable[..., None]
+"""Told the stage of a load that begins, and a detail."""
 
 LOAD_ENVIRON = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core in this process
@@ -79,17 +86,23 @@ def prepare(model: str, settings: Mapping[str, Any], progress: Progress) -> Call
             told = detail
             progress(LoadStage("model", detail, time.monotonic_ns()))
 
+    options, engine_settings = split_options(settings)
     if "vllm" not in sys.modules:
-        resolved = resolve(model, progress=fetching)
+        resolved = _resolved(model, options, fetching)
     else:
         vllm = import_vllm()
-        _check_settings(vllm, settings)
-        resolved = resolve(model, progress=fetching)
-        _try_settings(vllm, resolved, settings)
-    return lambda on_worker: _load(resolved, dict(settings), on_worker)
+        _check_settings(vllm, engine_settings)
+        resolved = _resolved(model, options, fetching)
+        _try_settings(vllm, resolved, engine_settings)
+    return lambda on_worker: _load(resolved, options, engine_settings, on_worker)
 
 
-def _load(model: ResolvedModel, settings: Mapping[str, Any], progress: Progress) -> VllmEngine:
+def _resolved(model: str, options: LoadOptions, progress: Callable[[str, int, int], None]) -> ResolvedModel:
+    found = resolve(model, progress=progress)
+    return quantized(found, options.bits, progress=progress) if options.bits else found
+
+
+def _load(model: ResolvedModel, options: LoadOptions, settings: Mapping[str, Any], progress: Progress) -> VllmEngine:
     begun_ns = time.monotonic_ns()
 
     def begin(stage: str, detail: str = "") -> None:
@@ -101,20 +114,40 @@ def _load(model: ResolvedModel, settings: Mapping[str, Any], progress: Progress)
         begin("config")
         # Nothing of the engine is a variable here: something that vLLM imports keeps the frames that it was imported
         # from, and so this one, for ever.
-        return _build(vllm, model, settings, begin, begun_ns)
+        return _build(vllm, model, options, settings, begin, begun_ns)
 
 
 def _build(
-    vllm: Vllm, model: ResolvedModel, settings: Mapping[str, Any], begin: Callable[[str], None], begun_ns: int
+    vllm: Vllm, model: ResolvedModel, options: LoadOptions, settings: Mapping[str, Any], begin: Begin, begun_ns: int
 ) -> VllmEngine:
+    gpu = vllm.device == "cuda"
     try:
         _check_settings(vllm, settings)
-        plan = plan_load(model, settings, gpu=vllm.device == "cuda")
-        with vllm_quirks.leave_process_alone(vllm.device):
-            engine = _vllm_engine(vllm, model, plan, begin)
+        failed = ""
+        if options.compile and not gpu:  # on a GPU vLLM compiles anyway, and keeps it
+            compilation = Compilation(begin)
+            try:
+                os.environ["VLLM_CACHE_ROOT"] = str(compiled_folder(vllm))
+                with compilation.watched():
+                    plan = plan_load(model, settings, gpu=gpu, compiled=True)
+                    return _made(vllm, model, plan.noting("compiled (torch.compile)"), begin, begun_ns)
+            except Exception as error:
+                if not compilation.begun or isinstance(error, MemoryError):
+                    raise
+                LOGS.append(f"{type(error).__name__}: {error}")
+                failed = f"not compiled: {first_line(error)}; %infer logs says more"
+            sweep()
+            begin("config", failed)
+        plan = plan_load(model, settings, gpu=gpu)
+        return _made(vllm, model, plan.noting(failed), begin, begun_ns)
     except BaseException as error:
         sweep()
         raise _one_line(error, model) from None
+
+
+def _made(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Begin, begun_ns: int) -> VllmEngine:
+    with vllm_quirks.leave_process_alone(vllm.device):
+        engine = _vllm_engine(vllm, model, plan, begin)
     gc.collect()
     hardware.release_memory()  # what packing the weights took: some 100 MB
     return VllmEngine(engine, vllm, model, plan, load_ns=time.monotonic_ns() - begun_ns)
@@ -147,7 +180,7 @@ def _configure(vllm: Vllm, model: ResolvedModel, settings: Mapping[str, Any]) ->
     return arguments.create_engine_config(UsageContext.LLM_CLASS)
 
 
-def _vllm_engine(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Callable[[str], None]) -> Any:
+def _vllm_engine(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Begin) -> Any:
     from vllm.usage.usage_lib import UsageContext
 
     config = _configure(vllm, model, plan.settings)
@@ -185,4 +218,7 @@ def _one_line(error: BaseException, model: ResolvedModel) -> BaseException:
         return ModelError(f"{model.name} in {model.path} cannot be loaded: {line}")
     if isinstance(error, (ValueError, TypeError, KeyError, NotImplementedError)):
         return refusal
+    if model.bits and isinstance(error, RuntimeError):  # of a GPU that is too old for it, or of a kernel
+        line = f"vLLM cannot run {model.name} with {model.bits} bits here: {line}"
+        return ConfigError(f"{line}; load it without --bits; %infer logs says more")
     return error

@@ -189,7 +189,7 @@ COMMANDS: Mapping[str, Command] = {
     for command in (
         Command(
             "load [MODEL] [--NAME VALUE …]",
-            "load a model; any vLLM engine setting: --max-model-len 2048 --dtype bfloat16",
+            "load a model; --bits 8, --compile, and any vLLM engine setting: --dtype bfloat16",
             _load,
         ),
         Command("unload", "free the engine's memory", _unload),

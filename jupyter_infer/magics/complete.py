@@ -17,6 +17,9 @@ IDENTIFIER = "jupyter_infer"
 ARGUMENTS = {"load": known_models(), "clear": ("chat", "history", "cache"), "price": ("clear",)}
 """What a command takes, by command."""
 
+LOAD_OPTIONS = ("--bits", "--compile")
+"""Options of `%infer load` that are ours; vLLM's own are some two hundred."""
+
 
 def complete_lines(shell: Any) -> None:
     """Let Tab complete the lines of both magics; twice does no harm."""
@@ -74,4 +77,5 @@ def _commands(before: Sequence[str]) -> list[str]:
     """Return what can stand on a ``%infer`` line after the words `before`."""
     if not before:
         return list(COMMANDS)
-    return list(ARGUMENTS.get(before[0], ())) if len(before) == 1 else []
+    found = list(ARGUMENTS.get(before[0], ())) if len(before) == 1 else []
+    return found + [option for option in LOAD_OPTIONS if before[0] == "load" and option not in before]

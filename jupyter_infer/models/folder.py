@@ -8,7 +8,7 @@ from typing import Any
 
 from jupyter_infer.errors import ModelError
 
-__all__ = ["check_folder"]
+__all__ = ["check_folder", "weight_files"]
 
 _INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "spiece.model")
@@ -29,10 +29,11 @@ def check_folder(folder: Path) -> int:
     _read_json(folder / "config.json")
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise ModelError(f"no whole model in {folder}: its tokenizer is missing (tokenizer.json or tokenizer.model)")
-    return sum(path.stat().st_size for path in _weight_files(folder))
+    return sum(path.stat().st_size for path in weight_files(folder))
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the weight files of `folder`; raise a `ModelError` as `check_folder` does."""
     if (folder / _INDEX).is_file():
         try:
             names = sorted(set(_read_json(folder / _INDEX)["weight_map"].values()))

@@ -37,12 +37,18 @@ class ResolvedModel:
         Where it came from.
     weight_bytes
         Size of its weight files.
+    bits
+        Bits of a weight of a linear layer where they were rounded, else None.
+    kept_bytes
+        How many bytes of the weights were not rounded; None where none were.
     """
 
     name: str
     path: Path
     source: Source
     weight_bytes: int
+    bits: int | None = None
+    kept_bytes: int | None = None
 
 
 def resolve(name: str | os.PathLike[str], *, progress: Progress | None = None) -> ResolvedModel:

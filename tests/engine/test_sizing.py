@@ -160,6 +160,26 @@ def test_a_precision_that_the_user_asks_for_is_taken_and_counted(machine: Any) -
     assert plan_load(model(), {"dtype": "float32"}, gpu=False).weight_bytes == 2 * SMALL
 
 
+def int8_copy() -> ResolvedModel:
+    return ResolvedModel("tiny", Path("tiny"), "folder", 183 * MIB, bits=8, kept_bytes=54 * MIB)
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_copy_of_fewer_bits_says_so(machine: Any, gpu: bool) -> None:
+    machine(6 * GIB)
+    plan = plan_load(int8_copy(), {}, gpu=gpu)
+    assert plan.notices == ("int8 weights (rounded to nearest; embeddings and norms are not)",)
+    assert plan.weight_bytes == 183 * MIB
+
+
+def test_in_float32_only_what_was_not_rounded_takes_more(machine: Any) -> None:
+    machine(6 * GIB, bf16=False)
+    plan = plan_load(int8_copy(), {}, gpu=False)
+    assert (plan.settings["dtype"], plan.weight_bytes) == ("float32", (183 + 54) * MIB)
+    assert len(plan.notices) == 2
+    assert plan.notices[1].endswith("(--dtype bfloat16 takes less memory)")
+
+
 def test_there_are_never_more_sequences_than_tokens_in_a_step(machine: Any) -> None:
     machine(6 * GIB)
     assert plan_load(model(), {"max_num_batched_tokens": 16}, gpu=False).settings["max_num_seqs"] == 16

@@ -32,6 +32,8 @@ def completions(shell: Any, code: str) -> list[str]:
         ("%infer lo", {"load", "logs"}),
         ("%infer clear ", {"chat", "history", "cache"}),
         ("%infer load qwen3-0", {"qwen3-0.6b"}),
+        ("%infer load --", {"--bits", "--compile"}),
+        ("%infer load qwen3-0.6b --bits 8 --", {"--compile"}),
     ],
 )
 def test_tab_offers_what_can_stand_there(shell: Any, code: str, offered: set[str]) -> None:
