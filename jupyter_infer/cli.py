@@ -25,6 +25,7 @@ PEERS = (
     "Decode speed of ours ÷ that of vLLM as shipped, transformers and llama.cpp, each in a process of its own, in turn."
 )
 PATH = "Our own CPU time in a step and in an update of a cell, without vLLM; exit status 1 if any of it grows."
+STEP = "Weights, attention, other operations, sampling, scheduling and the rest of a decode step, in milliseconds."
 QUALITY = "How well bfloat16, float32 and rounded weights predict one text, and how often they choose the same token."
 DEMO_PROMPT = "Why is the sky blue? Answer in two sentences."
 
@@ -102,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
         "--counts", type=_positive, nargs="+", default=[1, 4, 16, 32], metavar="N", help="requests at once (1 4 16 32)"
     )
     peers.set_defaults(run=_bench_peers)
+    step = benches.add_parser("step", help="where a decode step goes", description=STEP)
+    step.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+    step.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+    step.add_argument("--tokens", type=_positive, default=128, metavar="N", help="decode steps to measure (128)")
+    step.set_defaults(run=_bench_step)
     quality = benches.add_parser("quality", help="what fewer bits cost in quality", description=QUALITY)
     quality.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
     quality.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
@@ -221,7 +227,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
         print(f"{model.name} is in {model.path} ({model.weight_bytes / 1e6:,.0f} MB, from the {model.source})")
         if compiled is not None:
             print(*compiled.notices, sep="\n")
-    return int(compiled is not None and any(notice.startswith("not compiled") for notice in compiled.notices))
+    return int(compiled is not None and compiled.not_compiled is not None)
 
 
 def _compiled(name: str, bits: int | None) -> EngineInfo:
@@ -324,6 +330,17 @@ def _bench_path(arguments: argparse.Namespace) -> int:
     found = measure_path(steps=arguments.steps, say=say)
     print(json.dumps(found) if arguments.json else path_text(found))
     return int(not as_it_must_be(found))
+
+
+def _bench_step(arguments: argparse.Namespace) -> int:
+    from jupyter_infer.bench.step import measure_step, step_text
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    found = measure_step(model=arguments.model, tokens=arguments.tokens, say=say)
+    print(json.dumps(found) if arguments.json else step_text(found))
+    return 0
 
 
 def _bench_quality(arguments: argparse.Namespace) -> int:

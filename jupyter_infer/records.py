@@ -199,6 +199,11 @@ class EngineInfo:
     notices: tuple[str, ...] = ()  # things the user should know about this load, one line each
     settings: dict[str, Any] = field(default_factory=dict)  # engine settings that were set, by us or by the user
 
+    @property
+    def not_compiled(self) -> str | None:
+        """Why it was loaded eager although it was to be compiled, or None."""
+        return next((notice for notice in self.notices if notice.startswith("not compiled")), None)
+
 
 def plain(value: Any) -> Any:
     """Return `value` as JSON has it, so that a record that holds it is equal after a round trip: tuples as lists, keys

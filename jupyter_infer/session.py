@@ -130,7 +130,9 @@ class Session:
                 wanted = (model or self._model or default_model_here(), named)
             if self._loading is not None and self._loading.reply.answered:  # nobody waited for its end
                 self._loading = None
-            if self._loading is None and (loaded := self._worker.engine) is not None and self._loaded == wanted:
+            loaded = self._worker.engine if self._loading is None and self._loaded == wanted else None
+            again = named.get("compile") and loaded is not None and loaded.info.not_compiled
+            if loaded is not None and not again:
                 return loaded.info
             if self._loading is None or self._loading.wanted != wanted:
                 owner = self if self._factory is None else None

@@ -97,12 +97,12 @@ def ceiling(found: Json, other: Other) -> str:
     """Return what memory allows one sequence, by setting of ours, and what was reached."""
     rows = []
     for name, one in found["ours"].items():
-        weights = None if one.get("weight_bytes") is None else one["weight_bytes"] / 1e6
+        weights = None if one.get("read_bytes") is None else one["read_bytes"] / 1e6
         speed = _median(one.get("decode_tps", {}).get("1"))
         share = one.get("of_ceiling")
         percent = UNKNOWN if share is None else f"{100 * share:.0f} %"
         rows.append([name, _number(weights), _number(one.get("ceiling_tps")), _number(speed), percent])
-    return _markdown(["ours", "weights, MB", "ceiling, tok/s", "decode, tok/s", "of it"], rows)
+    return _markdown(["ours", "read for a token, MB", "ceiling, tok/s", "decode, tok/s", "of it"], rows)
 
 
 def load(found: Json, other: Other) -> str:
@@ -162,6 +162,13 @@ def display(found: Json, other: Other) -> str:
     return _markdown(["characters of the answer", "CPU time an update, µs"], rows)
 
 
+def step(found: Json, other: Other) -> str:
+    """Return the parts of a decode step of one request, by setting."""
+    parts = [name.removesuffix("_ms") for name in next(iter(found["steps"].values()))]
+    rows = [[setting, *(f"{of[f'{part}_ms']:.2f}" for part in parts)] for setting, of in found["steps"].items()]
+    return _markdown(["ms", *parts], rows)
+
+
 def quality(found: Json, other: Other) -> str:
     """Return what each precision does to one text, and beside it how fast one sequence is decoded with it."""
     ours, rows = other("peers.json").get("ours", {}), []
@@ -198,6 +205,7 @@ TABLES: dict[str, Callable[[Json, Other], str]] = {
     "absent": absent,
     "path": path,
     "display": display,
+    "step": step,
     "quality": quality,
 }
 

@@ -47,7 +47,7 @@ def _waiting() -> Finding:
     kernel, wanted = _kernel_that_spins(), kernel_env()[SPIN]
     fix = f"# run the notebook in the kernel {kernel}" if kernel else INSTALL_KERNEL
     rounds, policy = os.environ.get(SPIN, "").strip(), os.environ.get("OMP_WAIT_POLICY", "").strip().upper()
-    if rounds.isdecimal() and SHORT <= int(rounds) <= LONG:
+    if _is_moment(rounds):
         return Finding("waiting threads", "ok", f"spin for a moment, then sleep ({SPIN}={rounds})")
     now = f"{SPIN}={rounds}" if rounds else f"OMP_WAIT_POLICY={policy}" if policy else f"{SPIN} is not set"
     if "torch" in sys.modules:
@@ -65,7 +65,11 @@ def _kernel_that_spins() -> str | None:
     from jupyter_client.kernelspec import KernelSpecManager
 
     specs = KernelSpecManager().get_all_specs()
-    return next((name for name, spec in specs.items() if SPIN in spec["spec"].get("env", {})), None)
+    return next((name for name, spec in specs.items() if _is_moment(spec["spec"].get("env", {}).get(SPIN, ""))), None)
+
+
+def _is_moment(rounds: str) -> bool:
+    return rounds.isdecimal() and SHORT <= int(rounds) <= LONG
 
 
 def memory() -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jupyter_infer import hardware
-from jupyter_infer.errors import NotEnoughMemory
+from jupyter_infer.errors import ConfigError, NotEnoughMemory
 from jupyter_infer.models import ResolvedModel
 
 __all__ = ["LoadPlan", "plan_load"]
@@ -61,6 +61,8 @@ def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool, c
         notices.append(f"int{model.bits} weights (rounded to nearest; embeddings and norms are not)")
     if gpu:
         return LoadPlan({**defaults, **settings}, model.weight_bytes, tuple(notices))
+    if model.bits is not None and settings.get("dtype") in ("float32", "float") and "amx_tile" in hardware.cpu_flags():
+        raise ConfigError("vLLM's int8 kernels of this CPU (AMX) take bfloat16 inputs only; leave out --dtype float32")
     fast_bf16 = hardware.has_bf16_matmul()
     defaults |= {
         "block_size": 32,
@@ -78,10 +80,7 @@ def plan_load(model: ResolvedModel, settings: Mapping[str, Any], *, gpu: bool, c
     chosen = {**defaults, **settings}
     weights = wide if chosen.get("dtype") in ("float32", "float") else model.weight_bytes
     if chosen.get("kv_cache_memory_bytes") is None:
-        pool = _pool(available, weights)
-        if compiled:  # the context is fitted to the pool and is part of what is compiled: it must be the same next time
-            pool = 1 << (pool.bit_length() - 1)
-        chosen["kv_cache_memory_bytes"] = pool
+        chosen["kv_cache_memory_bytes"] = _pool(available, weights)
     if "max_num_seqs" not in settings:  # vLLM refuses more sequences than tokens a step
         chosen["max_num_seqs"] = max(1, min(chosen["max_num_seqs"], int(chosen["max_num_batched_tokens"])))
     return LoadPlan(chosen, weights, tuple(notices))

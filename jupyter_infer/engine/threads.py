@@ -103,6 +103,11 @@ class Threads:
         """How many compute."""
         return self._share.now
 
+    def close(self) -> None:
+        """Let all threads compute again: the next engine may have the same first thread."""
+        if self._library and self._share.now != self._share.most:
+            self._library.omp_set_num_threads(self._share.most)
+
     def before_step(self) -> None:
         """Begin a watch, unless one goes on."""
         if self._files and (now := time.monotonic_ns()) - self._ended_ns > PAUSE_NS:
@@ -121,6 +126,7 @@ class Threads:
         before = self._share.now
         if self._share.after(seconds, (self._waited_ns - waited_ns) / 1e9 / seconds, idle) != before:
             self._set(self._share.now)
+            self._begin(now)  # it is another team that is watched
             LOGS.append(f"threads of a step: {self._share.now}, {before} before, by what others use of the CPUs")
 
     def _begin(self, now: int) -> None:

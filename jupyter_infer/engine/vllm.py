@@ -181,6 +181,8 @@ class VllmEngine:
 
     def close(self) -> None:
         """Free everything."""
+        if self._threads:
+            self._threads.close()
         self._engine.engine_core.shutdown()
         del self._engine, self._core, self._tracer, self._pool, self._tokenizer, self._sampling
         sweep()

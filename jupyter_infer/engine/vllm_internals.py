@@ -36,7 +36,7 @@ INTERNALS = (
     Internal(
         "vllm.v1.engine.llm_engine:LLMEngine",
         ("add_request", "abort_request", "step", "has_unfinished_requests", "reset_prefix_cache", "get_tokenizer"),
-        ("engine_core", "model_executor", "logger_manager", "vllm_config", "model_config"),
+        ("engine_core", "model_executor", "logger_manager", "output_processor", "vllm_config", "model_config"),
     ),
     Internal("vllm.v1.engine.core_client:InprocClient", ("shutdown",), ("engine_core",)),
     Internal("vllm.v1.engine.core:EngineCore", (), ("scheduler", "batch_queue")),
@@ -53,7 +53,7 @@ INTERNALS = (
     Internal("vllm.v1.worker.gpu_worker", ("set_random_seed",)),
     Internal(
         "vllm.v1.worker.gpu_model_runner:GPUModelRunner",
-        ("sample_tokens",),
+        ("sample_tokens", "execute_model", "_model_forward"),
         ("input_batch", "discard_request_mask", "kv_caches"),
     ),
     Internal("vllm.v1.sample.ops.topk_topp_sampler", ("torch",)),

@@ -125,14 +125,19 @@ def _build(
         _check_settings(vllm, settings)
         failed = ""
         if options.compile and not gpu:  # on a GPU vLLM compiles anyway, and keeps it
-            compilation = Compilation(begin)
+            compilation, folder = Compilation(begin), compiled_folder(vllm)
             try:
-                os.environ["VLLM_CACHE_ROOT"] = str(compiled_folder(vllm))
+                folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(folder, os.W_OK):
+                    raise PermissionError(f"cannot write to {folder}")
+                os.environ["VLLM_CACHE_ROOT"] = str(folder)
                 with compilation.watched():
                     plan = plan_load(model, settings, gpu=gpu, compiled=True)
                     return _made(vllm, model, plan.noting("compiled (torch.compile)"), begin, begun_ns)
             except Exception as error:
-                if not compilation.begun or isinstance(error, MemoryError):
+                if not (compilation.begun or isinstance(error, OSError)):
+                    raise
+                if isinstance(_one_line(error, model), NotEnoughMemory):  # eager it would not fit, either
                     raise
                 LOGS.append(f"{type(error).__name__}: {error}")
                 failed = f"not compiled: {first_line(error)}; %infer logs says more"

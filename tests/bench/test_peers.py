@@ -131,7 +131,8 @@ def test_ratios_are_of_our_best_setting_and_name_it(fake: Fakes) -> None:
     found = measured(
         [
             fake("bf16", steps_s=10, facts={"weight_bytes": 1_000}),
-            fake("int8", steps_s=30),
+            fake("int8", steps_s=30, facts={"weight_bytes": 600, "unread_bytes": 100}),
+            fake("int8 compiled", steps_s=20),
             fake("vllm", steps_s=20),
             fake("vllm_all_cores", steps_s=5),
             fake("llama_cpp", most=1, steps_s=60),
@@ -153,7 +154,9 @@ def test_ratios_are_of_our_best_setting_and_name_it(fake: Fakes) -> None:
     assert bf16["prefill_tps"]["50"]["median"] == approx(1000)
     assert bf16["ceiling_tps"] == approx(40)
     assert bf16["of_ceiling"] == approx(0.25)
-    assert found["ours"]["int8"]["of_ceiling"] is None
+    assert found["ours"]["int8"]["read_bytes"] == 500  # its embedding table is not read
+    assert found["ours"]["int8"]["of_ceiling"] == approx(30 / 80)
+    assert found["ours"]["int8 compiled"]["of_ceiling"] is None
     assert list(found["peers"]["llama_cpp"]["decode_tps"]) == ["1"]
     json.dumps(found)
     text = peers_text(found | {"model": "tiny"})

@@ -85,7 +85,7 @@ class Library:
         function(data)
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads' waiting times are Linux's")
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system has no schedstat")
 def test_the_library_is_told_when_others_use_the_cpus(monkeypatch):
     library, clock, waited = Library(), [0], [0]
     monkeypatch.setattr(threads, "_openmp", lambda: library)
@@ -101,6 +101,15 @@ def test_the_library_is_told_when_others_use_the_cpus(monkeypatch):
             waited[0] += 30_000_000 if busy else 0
             watched.after_step()
         assert (watched.now, library.count) == (wanted, wanted)
+    watched.close()
+    assert Threads().now == library.count == 2  # of the next engine on this thread
+    library.count = 1
+    monkeypatch.setattr(threads, "_idle_s", lambda: clock[0] / 1e9)  # a CPU is free
+    for _ in range(100):
+        watched.before_step()
+        clock[0] += 40_000_000
+        watched.after_step()
+    assert (watched.now, library.count) == (2, 2)  # what the new thread waited for before does not count
     waited[0] += 10**10
     clock[0] += 10**10  # between two requests nothing runs, and what was waited for counts for nothing
     watched.before_step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,7 @@ def run(script: str, model: str, cache: Path, **environ: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 def test_a_compiled_model_is_compiled_once_and_leaves_nothing(tmp_path: Path) -> None:
     model = tiny_model(tmp_path / "tiny")
     found = run(LIFE, model, tmp_path / "cache")

@@ -141,7 +141,7 @@ def _llama(place: Path, asked: str, gguf: str | None) -> Contestant:
         raise Skipped(f"{LLAMA_PYTHON} names no Python: {error}") from None
     if tried.returncode:
         why = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
-        raise Skipped(f"{python} cannot import llama_cpp ({why}); {LLAMA_PYTHON} may name another Python")
+        raise Skipped(f"{Path(python).name} cannot import llama_cpp ({why}); {LLAMA_PYTHON} may name another Python")
     load = {"gguf": gguf or _gguf(asked, place), "max_model_len": CONTEXT, "threads": hardware.cpu_threads()}
     command = (python, str(Path(__file__).with_name("llama_cpp_peer.py")))
     return Contestant("llama_cpp", command, load, environ, most=1)

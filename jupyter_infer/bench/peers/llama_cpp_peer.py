@@ -6,6 +6,7 @@ It is run as a file, by whatever Python has the binding, and imports nothing of 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __name__ != "__main__":
@@ -37,7 +38,7 @@ class LlamaCpp(Peer):
         )
         self.facts = {
             "version": f"llama-cpp-python {llama_cpp.__version__}",
-            "dtype": load["gguf"].rsplit(".", 2)[-2],
+            "dtype": Path(load["gguf"]).stem.rpartition(".")[2],
             "threads": load["threads"],
         }
 

@@ -42,6 +42,8 @@ class Ours(Peer):
             info = self._session.load(load["model"], progress=progress, **load["settings"])
         except InferError as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
+        if info.not_compiled:
+            raise Unavailable(info.not_compiled)
         self.import_s = imported - begun
         if "import" in stages and "config" in stages:
             self.import_s += (stages["config"] - stages["import"]) / 1e9
@@ -49,6 +51,7 @@ class Ours(Peer):
             "version": info.engine,
             "dtype": info.dtype,
             "weight_bytes": info.weight_bytes,
+            "unread_bytes": _unread(load, info.dtype),
             "threads": info.threads,
             "settings": info.settings,
             "notices": list(info.notices),
@@ -73,6 +76,17 @@ class Ours(Peer):
         if len(results.done) < len(results):
             raise RuntimeError(f"not all prompts ran: {list(results)!r}")
         return sum(result.record.output_tokens for result in results.done)
+
+
+def _unread(load: dict[str, Any], dtype: str) -> int:
+    """Return the bytes of the weights that a token does not need: the embeddings beside an output layer of its own."""
+    from jupyter_infer.models import resolve
+    from jupyter_infer.models.quantize import quantized
+
+    if "bits" not in load["settings"]:
+        return 0
+    kept = quantized(resolve(load["model"]), load["settings"]["bits"]).kept_bytes or 0
+    return 2 * kept if dtype == "float32" else kept
 
 
 if __name__ == "__main__":

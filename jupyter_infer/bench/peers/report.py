@@ -91,9 +91,13 @@ def _bandwidth(probes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _ceiling(found: Mapping[str, Any], gbps: float | None) -> dict[str, float | None]:
-    """Return the decode speed at which one sequence reads the weights as fast as the probe read memory, and how much
-    of it was reached. The weights' files count an embedding table once that is the output layer, too.
+    """Return the bytes that a token of one sequence needs, the decode speed if the weights came as fast as the probe
+    read memory, and how much of it was reached.
+
+    An embedding table that is the output layer, too, is read for each token; beside an output layer of its own it is
+    not, but for one row.
     """
     weights, speed = found.get("weight_bytes"), median(found["decode_tps"], "1")
-    ceiling = gbps * 1e9 / weights if gbps and weights else None
-    return {"ceiling_tps": ceiling, "of_ceiling": speed / ceiling if speed and ceiling else None}
+    read = weights - found.get("unread_bytes", 0) if weights else None
+    ceiling = gbps * 1e9 / read if gbps and read else None
+    return {"read_bytes": read, "ceiling_tps": ceiling, "of_ceiling": speed / ceiling if speed and ceiling else None}
