@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import itertools
 import threading
@@ -22,7 +23,7 @@ from jupyter_infer.engine.scripted import Script, ScriptedEngine
 from jupyter_infer.errors import ConfigError, EngineBusy, EngineFailed, ModelError, PromptError
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.pricing import MachinePrice
-from jupyter_infer.records import LoadStage
+from jupyter_infer.records import EngineInfo, LoadStage
 from jupyter_infer.result import Refused, Result, Results
 from jupyter_infer.session import Session, current_session
 
@@ -377,6 +378,29 @@ def test_other_settings_load_again_and_replace_the_ones_before(session: Session)
         ("scripted", {"block_size": 32}),
         ("other", {}),
     ]
+
+
+@pytest.mark.parametrize(("notice", "loads"), [("not compiled: no g++", 2), ("compiled (torch.compile)", 1)])
+def test_a_load_that_could_not_compile_is_tried_again_when_it_is_typed_again(
+    session: Session, notice: str, loads: int
+) -> None:
+    built: list[ScriptedEngine] = []
+
+    class Told(ScriptedEngine):
+        @property
+        def info(self) -> EngineInfo:
+            return dataclasses.replace(super().info, notices=(notice,))
+
+    def build(*wanted: Any) -> Any:
+        return lambda on_worker: built.append(Told()) or built[-1]
+
+    session._factory = build
+    session.load(compile=True)
+    session.load(compile=True)
+    assert len(built) == loads
+    session.load()
+    session.generate("Hi")
+    assert len(built) == loads  # nobody asks for it again
 
 
 def test_a_load_that_is_refused_before_it_begins_keeps_the_engine(session: Session) -> None:

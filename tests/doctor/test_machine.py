@@ -90,6 +90,8 @@ def test_a_kernel_that_sets_it_is_found_under_any_name(monkeypatch):
     specs = {"python3": {"spec": {}}, "quiet": {"spec": {"env": kernel_env()}}}
     monkeypatch.setattr("jupyter_client.kernelspec.KernelSpecManager.get_all_specs", lambda _: specs)
     assert KERNEL_THAT_SPINS() == "quiet"
+    specs["quiet"]["spec"]["env"]["GOMP_SPINCOUNT"] = "300000"  # no moment
+    assert KERNEL_THAT_SPINS() is None
     del specs["quiet"]
     assert KERNEL_THAT_SPINS() is None
 
