@@ -274,13 +274,14 @@ def _positive(text: str) -> int:
     return number
 
 
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _bench_overhead(arguments: argparse.Namespace) -> int:
     from jupyter_infer.bench.overhead import measure_overhead, overhead_text
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    found = measure_overhead(model=arguments.model, pairs=arguments.pairs, tokens=arguments.tokens, say=say)
+    found = measure_overhead(model=arguments.model, pairs=arguments.pairs, tokens=arguments.tokens, say=_say)
     print(json.dumps(found) if arguments.json else overhead_text(found))
     return 0
 
@@ -290,9 +291,6 @@ def _bench_peers(arguments: argparse.Namespace) -> int:
     from jupyter_infer.bench.peers.runs import Plan
     from jupyter_infer.bench.peers.text import peers_text
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     plan = Plan(
         tokens=arguments.tokens,
         rounds=arguments.rounds,
@@ -300,7 +298,7 @@ def _bench_peers(arguments: argparse.Namespace) -> int:
         counts=sorted(set(arguments.counts)),
         beside_busy=arguments.beside_busy,
     )
-    found = measure_peers(model=arguments.model, plan=plan, only=arguments.only, gguf=arguments.gguf, say=say)
+    found = measure_peers(model=arguments.model, plan=plan, only=arguments.only, gguf=arguments.gguf, say=_say)
     print(json.dumps(found) if arguments.json else peers_text(found))
     return 0
 
@@ -310,12 +308,9 @@ def _bench_soak(arguments: argparse.Namespace) -> int:
     from jupyter_infer.display import TerminalView
     from jupyter_infer.session import Session
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     session = Session(arguments.model, kv_cache_memory_bytes=SMALL_POOL)
     session.load(progress=TerminalView(stream=sys.stderr).progress)
-    found = measure_soak(session, requests=arguments.requests, say=say)
+    found = measure_soak(session, requests=arguments.requests, say=_say)
     session.unload()
     print(json.dumps(found) if arguments.json else soak_text(found))
     return int(not as_it_must_be(found))
@@ -324,10 +319,7 @@ def _bench_soak(arguments: argparse.Namespace) -> int:
 def _bench_path(arguments: argparse.Namespace) -> int:
     from jupyter_infer.bench.path import as_it_must_be, measure_path, path_text
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    found = measure_path(steps=arguments.steps, say=say)
+    found = measure_path(steps=arguments.steps, say=_say)
     print(json.dumps(found) if arguments.json else path_text(found))
     return int(not as_it_must_be(found))
 
@@ -335,10 +327,7 @@ def _bench_path(arguments: argparse.Namespace) -> int:
 def _bench_step(arguments: argparse.Namespace) -> int:
     from jupyter_infer.bench.step import measure_step, step_text
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    found = measure_step(model=arguments.model, tokens=arguments.tokens, say=say)
+    found = measure_step(model=arguments.model, tokens=arguments.tokens, say=_say)
     print(json.dumps(found) if arguments.json else step_text(found))
     return 0
 
@@ -346,10 +335,7 @@ def _bench_step(arguments: argparse.Namespace) -> int:
 def _bench_quality(arguments: argparse.Namespace) -> int:
     from jupyter_infer.bench.quality import measure_quality, quality_text
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    found = measure_quality(model=arguments.model, bits=arguments.bits, say=say)
+    found = measure_quality(model=arguments.model, bits=arguments.bits, say=_say)
     print(json.dumps(found) if arguments.json else quality_text(found))
     return 0
 
