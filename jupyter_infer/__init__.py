@@ -14,32 +14,40 @@ from jupyter_infer._version import __version__
 if TYPE_CHECKING:
     from jupyter_infer.errors import InferError
     from jupyter_infer.pricing import MachinePrice
+    from jupyter_infer.recorded import Recording, Runs, compare, read_runs
     from jupyter_infer.records import EngineInfo, RequestRecord, SampleRecord, StepRecord, StepWork, TokenEvent
-    from jupyter_infer.result import Refused, Result, Results
+    from jupyter_infer.result import Refused, Result
+    from jupyter_infer.results import Results
     from jupyter_infer.session import Session, current_session
 
 __all__ = [
     "EngineInfo",
     "InferError",
     "MachinePrice",
+    "Recording",
     "Refused",
     "RequestRecord",
     "Result",
     "Results",
+    "Runs",
     "SampleRecord",
     "Session",
     "StepRecord",
     "StepWork",
     "TokenEvent",
     "__version__",
+    "compare",
     "current_session",
+    "read_runs",
 ]
 
 _HOME = {
     "InferError": "errors",
     "MachinePrice": "pricing",
     **dict.fromkeys(("EngineInfo", "RequestRecord", "SampleRecord", "StepRecord", "StepWork", "TokenEvent"), "records"),
-    **dict.fromkeys(("Refused", "Result", "Results"), "result"),
+    **dict.fromkeys(("Recording", "Runs", "compare", "read_runs"), "recorded"),
+    **dict.fromkeys(("Refused", "Result"), "result"),
+    "Results": "results",
     **dict.fromkeys(("Session", "current_session"), "session"),
 }
 

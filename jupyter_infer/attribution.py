@@ -83,8 +83,8 @@ class Attribution:
         self._fitted = 0
         self._seen = 0
 
-    def add(self, step: StepRecord, live: Container[str]) -> dict[str, int]:
-        """Return the nanoseconds that the step gives to each live request id; the rest is unattributed.
+    def add(self, step: StepRecord, live: Container[str]) -> dict[tuple[str, str], int]:
+        """Return the nanoseconds that the step gives to each live request id in each phase; the rest is unattributed.
 
         Parameters
         ----------
@@ -94,10 +94,11 @@ class Attribution:
             Ids of the requests that are not finished; a step in flight when its request was aborted is nobody's.
         """
         self.busy_ns += step.duration_ns
-        given: dict[str, int] = {}
+        given: dict[tuple[str, str], int] = {}
         for work, share in zip(step.work, split(step, self.fit), strict=True):
             if work.request_id in live:
-                given[work.request_id] = given.get(work.request_id, 0) + share
+                key = work.request_id, work.phase
+                given[key] = given.get(key, 0) + share
         self.unattributed_ns += step.duration_ns - sum(given.values())
         if step.work:
             self._seen += 1

@@ -8,7 +8,8 @@ from typing import overload
 
 from jupyter_infer.errors import ConfigError, PromptError
 from jupyter_infer.handle import RequestHandle
-from jupyter_infer.result import Refused, Result, Results
+from jupyter_infer.result import Refused, Result
+from jupyter_infer.results import Results
 
 __all__ = ["BatchHandle"]
 

@@ -148,9 +148,9 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 def _demo_json(session: Any, result: Any, wall_ns: int, info: Any) -> dict[str, Any]:
     """Return the demo's figures; a time that was not measured is null."""
-    from jupyter_infer.result import figures
+    from jupyter_infer.frames import request_figures
 
-    found, status = figures(result), session.status()
+    found, status = request_figures(result.record, result.price, result.api_price), session.status()
     tokens = ("text", "model", "prompt_tokens", "cached_tokens", "output_tokens")
     times = ("queued_s", "prefill_s", "decode_s", "ttft_s", "tpot_s", "e2e_s")
     return {

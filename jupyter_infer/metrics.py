@@ -29,6 +29,9 @@ DEFINITIONS = {
     "throughput": "output tokens of all requests / wall time of the run",
     "wall cost": "machine price × e2e; neighbours' work in the same steps included",
     "shared cost": "machine price × attributed part of the engine's busy time",
+    "API cost": "API prices × tokens: uncached prompt + cached prompt + output",
+    "utilisation": "busy time / time from the first step's start to the last one's end",
+    "$ / 1M tokens": "shared cost: of prefill / uncached prompt tokens, of the rest / output tokens; ÷ utilisation",
 }
 
 

@@ -53,7 +53,8 @@ class StepWork(msgspec.Struct, frozen=True, gc=False):
     """What one step computed for one sample.
 
     `tokens = prefill_tokens + recomputed_tokens + decode_tokens + draft_tokens`. `kv_tokens` is the length of the KV
-    cache that the step's attention read for it, its own tokens included.
+    cache that the step's attention read for it, its own tokens included. A sample's block table is the `new_blocks` of
+    the step that it entered the batch in, with those of its later steps after them.
     """
 
     request_id: str
@@ -66,6 +67,13 @@ class StepWork(msgspec.Struct, frozen=True, gc=False):
     accepted_tokens: int  # of these, the ones that were kept
     output_tokens: int  # new tokens that the sample got
     kv_tokens: int
+    cached_tokens: int | None = None  # found in the prefix cache as it entered the batch; None in its further steps
+    new_blocks: tuple[int, ...] = ()  # ids of the KV blocks that its table got; on entry all of it, cached ones first
+
+    @property
+    def phase(self) -> str:
+        """What the step was to the sample: ``"prefill"``, ``"stalled"`` (lost KV computed again) or ``"decode"``."""
+        return "prefill" if self.prefill_tokens else "stalled" if self.recomputed_tokens else "decode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +81,48 @@ class StepRecord:
     """One scheduler step. Steps of one engine never overlap: a step owns the time from the later of its own start and
     the previous step's end, to its end, so the sum of `duration_ns` is the engine's busy time, two steps in flight or
     not.
+
+    `duration_ns = schedule_ns + forward_ns + update_ns`, exactly. What of a step was done while the one before it still
+    ran (asynchronous scheduling) is in none of them.
     """
 
     index: int
     scheduled_ns: int  # the scheduler began to plan it
+    planned_ns: int  # its plan was ready, and the model could begin
     start_ns: int  # its own time begins
-    end_ns: int  # its results were in
+    computed_ns: int  # the model's results, sampled tokens included, were in
+    end_ns: int  # the scheduler had taken them in
     cpu_ns: int | None  # CPU time of the worker's thread within its own time
     work: tuple[StepWork, ...]
     running: int  # requests (samples) in the running batch after planning
     waiting: int  # requests (samples) that waited for a place
     preempted: tuple[tuple[str, int], ...]  # (request_id, sample) that lost their KV blocks
+    freed: tuple[
+        tuple[str, int], ...
+    ]  # that gave them back as they ended, after the previous step's end or in this one
+    evicted: tuple[int, ...]  # ids of free blocks whose cached content was given up, in the same time
     kv_blocks_free: int | None  # free blocks when the step ended
+    threads: int | None = None  # that computed it, where the engine's library is told how many
 
     @property
     def duration_ns(self) -> int:
         """Own time, in nanoseconds."""
         return self.end_ns - self.start_ns
+
+    @property
+    def schedule_ns(self) -> int:
+        """Own time in which the scheduler planned it."""
+        return max(0, self.planned_ns - self.start_ns)
+
+    @property
+    def forward_ns(self) -> int:
+        """Own time in which the model computed it and its tokens were sampled."""
+        return self.computed_ns - max(self.planned_ns, self.start_ns)
+
+    @property
+    def update_ns(self) -> int:
+        """Own time in which the scheduler took its results in."""
+        return self.end_ns - self.computed_ns
 
     @property
     def tokens(self) -> int:
@@ -154,9 +187,18 @@ class RequestRecord:
     finished_ns: int  # the engine was done with it (a stop, an abort or an error)
     stalled_ns: int  # of its decode time, spent preempted or computing lost KV again
     preemptions: int
-    shared_ns: int | None  # its attributed part of the engine's busy time
+    shared_prefill_ns: int | None  # its attributed part of the engine's busy time, by what it computed then
+    shared_decode_ns: int | None
+    shared_stalled_ns: int | None
     fit: Fit | None  # the coefficients in force when it finished
     error: str | None = None
+
+    @property
+    def shared_ns(self) -> int | None:
+        """Its attributed part of the engine's busy time; None if no step computed anything of it."""
+        parts = (self.shared_prefill_ns, self.shared_decode_ns, self.shared_stalled_ns)
+        known = [part for part in parts if part is not None]
+        return sum(known) if known else None
 
     @property
     def output_tokens(self) -> int:

@@ -26,9 +26,11 @@ from jupyter_infer.handle import RequestHandle
 from jupyter_infer.interrupts import check, held
 from jupyter_infer.loading import Loading, begin
 from jupyter_infer.models import canonical_name, default_model_here
-from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
+from jupyter_infer.pricing import DEFAULT_PRICE, ApiPrice, MachinePrice
+from jupyter_infer.recorded import Recorded, Runs
 from jupyter_infer.records import EngineInfo, LoadStage, RequestRecord, StepRecord
-from jupyter_infer.result import Refused, Result, Results
+from jupyter_infer.result import Refused, Result, runs_of
+from jupyter_infer.results import Results
 from jupyter_infer.structured import constraint
 
 __all__ = ["HISTORY_KEPT", "Session", "Status", "current_session"]
@@ -60,7 +62,7 @@ class Status:
     stage: LoadStage | None = None  # of the load that runs
 
 
-class Session:
+class Session(Recorded):
     """An engine, loaded on first use, and everything that was asked of it.
 
     Parameters
@@ -84,6 +86,7 @@ class Session:
         **settings: Any,
     ) -> None:
         self.price = price
+        self.api_price: ApiPrice | None = None
         self.history: deque[Result] = deque(maxlen=HISTORY_KEPT)
         self._model, self._settings = model, settings
         self._factory = factory
@@ -318,6 +321,11 @@ class Session:
         """The last steps of the engine, oldest first (see `jupyter_infer.engine.worker.STEPS_KEPT`)."""
         return tuple(self._worker.steps)
 
+    @property
+    def runs(self) -> Runs:
+        """The history as runs, one for each engine; charts and traces show the last one."""
+        return runs_of(tuple(self.history))
+
     def tokens(self, text: str, *, progress: Progress | None = None) -> Sequence[tuple[int, str]]:
         """Return the tokens of a text, without a template: id and the part of the text that it stands for."""
         _check_text(text)
@@ -389,14 +397,21 @@ class Session:
         request_id = f"r{next(self._ids)}"
         samples = int(values.get("n") or 1)
         request = EngineRequest(request_id, label[:LABEL_CHARS], rendered, values, samples)
-        handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), self._keep, asked, samples)
+        keep = partial(self._keep, engine.info)
+        handle = RequestHandle(request_id, lambda: self._worker.cancel(request_id), keep, asked, samples)
         return Submission(request, arrival_ns, load_ns, handle, engine)
 
-    def _keep(self, handle: RequestHandle, record: RequestRecord) -> Result:
+    def _keep(self, engine: EngineInfo, handle: RequestHandle, record: RequestRecord) -> Result:
         """Put a request into the history as it ends, whether somebody asks for its result or not."""
         with self._keeping:
             if handle.kept is None:
-                handle.kept = Result(record, self.price, engine_steps=self._worker.steps)
+                handle.kept = Result(
+                    record,
+                    self.price,
+                    engine_steps=self._worker.steps,
+                    engine=engine,
+                    api_price=self.api_price,
+                )
                 self.history.append(handle.kept)
             result: Result = handle.kept
         result.first_shown_ns = handle.first_shown_ns

@@ -31,21 +31,29 @@ def make_step(
     end: int = 1000,
     index: int = 0,
     preempted: Sequence[tuple[str, int]] = (),
+    freed: Sequence[tuple[str, int]] = (),
+    evicted: Sequence[int] = (),
     running: int = 0,
     waiting: int = 0,
+    free: int | None = None,
 ) -> StepRecord:
-    """Return a step."""
+    """Return a step; a tenth of it is planning and a tenth taking results in."""
+    tenth = (end - start) // 10
     return StepRecord(
         index=index,
         scheduled_ns=start,
+        planned_ns=start + tenth,
         start_ns=start,
+        computed_ns=end - tenth,
         end_ns=end,
         cpu_ns=0,
         work=work,
         running=running,
         waiting=waiting,
         preempted=tuple(preempted),
-        kv_blocks_free=None,
+        freed=tuple(freed),
+        evicted=tuple(evicted),
+        kv_blocks_free=free,
     )
 
 
@@ -67,7 +75,14 @@ def make_sample(
 
 
 def make_record(*samples: SampleRecord, **facts: Any) -> RequestRecord:
-    """Return the record of a request that arrived at 0 and whose first step began at 100."""
+    """Return the record of a request that arrived at 0 and whose first step began at 100; half of a `shared_ns` is
+    prefill and half decode.
+    """
+    if "shared_ns" in facts:
+        shared = facts.pop("shared_ns")
+        half = None if shared is None else shared // 2
+        facts |= {"shared_prefill_ns": half, "shared_decode_ns": None if shared is None else shared - half}
+        facts |= {"shared_stalled_ns": None if shared is None else 0}
     samples = samples or (make_sample([300, 400]),)
     times = [event.time_ns for sample in samples for event in sample.events if event.token_ids]
     values: dict[str, Any] = {
@@ -87,7 +102,9 @@ def make_record(*samples: SampleRecord, **facts: Any) -> RequestRecord:
         "finished_ns": max(times, default=1000),
         "stalled_ns": 0,
         "preemptions": 0,
-        "shared_ns": 150,
+        "shared_prefill_ns": 100,
+        "shared_decode_ns": 50,
+        "shared_stalled_ns": 0,
         "fit": None,
     }
     return RequestRecord(samples=tuple(samples), **(values | facts))

@@ -188,13 +188,13 @@ def test_a_step_without_work_is_nobodys() -> None:
 def test_the_part_of_a_request_that_is_gone_is_nobodys() -> None:
     book = Attribution()
     step = make_step(make_work("gone", tokens=3), make_work("here", tokens=1), end=400)
-    assert book.add(step, {"here"}) == {"here": 100}
+    assert book.add(step, {"here"}) == {("here", "decode"): 100}
     assert book.unattributed_ns == 300
 
 
 def test_samples_of_a_request_are_summed() -> None:
     step = make_step(make_work(sample=0), make_work(sample=1), end=101)
-    assert Attribution().add(step, {"r1"}) == {"r1": 101}
+    assert Attribution().add(step, {"r1"}) == {("r1", "decode"): 101}
 
 
 def line(count: int, first: int = 1) -> list[StepRecord]:
@@ -226,3 +226,10 @@ def test_a_fit_looks_back_on_a_window() -> None:
     for step in line(200):
         book.add(step, {"r1"})
     assert book.refit().steps == 50
+
+
+def test_a_requests_share_is_told_apart_by_what_the_step_was_to_it() -> None:
+    step = make_step(
+        make_work(tokens=10, prefill_tokens=10), make_work(sample=1, tokens=3, recomputed_tokens=2), end=1300
+    )
+    assert Attribution().add(step, {"r1"}) == {("r1", "prefill"): 1000, ("r1", "stalled"): 300}

@@ -17,11 +17,23 @@ PACKAGE = Path(jupyter_infer.__file__).parent
 LAYERS = (
     {"errors", "interrupts", "_version"},
     {"records", "config", "numbers"},
-    {"metrics", "attribution", "pricing", "structured", "hardware", "kernelspec"},
+    {
+        "metrics",
+        "run",
+        "jsonl",
+        "frames",
+        "chrome_trace",
+        "attribution",
+        "pricing",
+        "api_prices",
+        "structured",
+        "hardware",
+        "kernelspec",
+    },
     {"models"},
     {"engine"},
     {"charts", "markdown"},
-    {"handle", "result", "batch", "loading", "session", "warm"},
+    {"handle", "recorded", "result", "results", "batch", "loading", "session", "warm"},
     {"display"},
     {"widgets"},
     {"magics"},
@@ -36,6 +48,7 @@ PLACES = {
     "plotly": ("charts/",),
     "anywidget": ("widgets/",),
     "markdown_it": ("markdown.py",),
+    "genai_prices": ("api_prices.py",),
     "IPython": ("display/", "widgets/", "magics/"),
 }
 # Charts and displays see records and events, never an engine.

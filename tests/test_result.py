@@ -11,7 +11,8 @@ from builders import make_record, make_sample
 from jupyter_infer.errors import ConfigError, PromptError
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
 from jupyter_infer.records import RequestRecord, SampleRecord, TokenEvent
-from jupyter_infer.result import Refused, Result, Results
+from jupyter_infer.result import Refused, Result
+from jupyter_infer.results import Results
 
 PRICE = MachinePrice(3.6)  # a dollar for 1,000 s: a millisecond is a millionth
 MS = 1_000_000
@@ -35,6 +36,7 @@ COLUMNS = [
     "shared_s",
     "wall_usd",
     "shared_usd",
+    "api_usd",
     "finish_reason",
 ]
 
@@ -161,7 +163,7 @@ def test_the_status_of_a_batch() -> None:
     batch = Results([result_of(), refused(), result_of(tokens=2)])
     # 7 tokens in 500 ms, and twice 250 ms of shared time.
     assert batch.status == (
-        "✓ 2 requests · 2,468 in → 7 out · throughput 14 tok/s · 500 ms · ≈$0.0005 @ $3.6/h · 1 refused"
+        "✓ 2 requests · 2,468 in → 7 out · throughput 14 tok/s · 500 ms · ≈$0.00050 @ $3.6/h · 1 refused"
     )
     assert repr(batch) == f"Results({batch.status})"
     assert len(json.loads(batch.to_json())) == 2

@@ -24,7 +24,8 @@ from jupyter_infer.errors import ConfigError, EngineBusy, EngineFailed, ModelErr
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.pricing import MachinePrice
 from jupyter_infer.records import EngineInfo, LoadStage
-from jupyter_infer.result import Refused, Result, Results
+from jupyter_infer.result import Refused, Result
+from jupyter_infer.results import Results
 from jupyter_infer.session import Session, current_session
 
 Make = Callable[..., Session]

@@ -148,7 +148,8 @@ class _Standin:
 
     def __init__(self) -> None:
         self.requests: dict[str, Any] = {}
-        self.kv_cache_manager = SimpleNamespace(block_pool=SimpleNamespace(get_num_free_blocks=lambda: 0))
+        pool = SimpleNamespace(get_num_free_blocks=lambda: 0, _maybe_evict_cached_block=lambda block: False)
+        self.kv_cache_manager = SimpleNamespace(block_pool=pool)
         self.next: Any = None
 
     def schedule(self) -> Any:
@@ -180,7 +181,12 @@ class _Traced:
         for step in range(steps):
             output = SimpleNamespace(
                 scheduled_new_reqs=[],
-                scheduled_cached_reqs=SimpleNamespace(req_ids=keys, num_computed_tokens=[PROMPT_TOKENS + step] * count),
+                scheduled_cached_reqs=SimpleNamespace(
+                    req_ids=keys,
+                    num_computed_tokens=[PROMPT_TOKENS + step] * count,
+                    new_block_ids=[None] * count,
+                    resumed_req_ids=(),
+                ),
                 num_scheduled_tokens=dict.fromkeys(keys, 1),
                 scheduled_spec_decode_tokens={},
             )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_infer.charts.labels import escape, one_line, text_width, wrap_parts
+from jupyter_infer.charts.labels import escape, one_line, text_width, wrap, wrap_parts
 from jupyter_infer.charts.template import INK, MUTED, SMALL, TEMPLATE, TEXT_WIDTH, TITLE_SIZE
 
 __all__ = ["AXIS", "EDGE", "KeyEntry", "card_layout"]
@@ -34,9 +34,17 @@ class KeyEntry:
 
 
 def card_layout(
-    *, plot: float, left: int, right: int, title: str, key: Sequence[KeyEntry], caption: str
+    *,
+    plot: float,
+    left: int,
+    right: int,
+    title: str,
+    key: Sequence[KeyEntry],
+    caption: str,
+    reading: str = "",
+    advice: str | None = None,
 ) -> dict[str, Any]:
-    """Return a layout with a plot of `plot` pixels' height between a status line, a key and a caption.
+    """Return a layout with a plot of `plot` pixels' height between a status line, sentences, a key and a caption.
 
     Parameters
     ----------
@@ -48,16 +56,23 @@ def card_layout(
         Plain text of any length; parts between `` · `` are kept whole.
     key
         What the signs and colours mean.
+    reading
+        One sentence that reads the chart, as plain text.
+    advice
+        One sentence that says what to try next, as plain text.
     """
     titles = wrap_parts(one_line(title), TITLE_WIDTH, TITLE_SIZE) if title.strip() else []
     keys = _key_lines(key)
     captions = wrap_parts(caption, TEXT_WIDTH, CAPTION_SIZE)
-    head = EDGE + (len(titles) * TITLE_SIZE * LINE + 8 if titles else 0)
+    told = [line for text in (reading, advice) if text for line in wrap(one_line(text), TITLE_WIDTH, TITLE_SIZE)]
+    words = EDGE + (len(titles) * TITLE_SIZE * LINE + 8 if titles else 0)
+    head = words + (len(told) * TITLE_SIZE * LINE + 8 if told else 0)
     top = head + len(keys) * SMALL * LINE + 8
     bottom = AXIS + len(captions) * CAPTION_SIZE * LINE + EDGE
     edge = EDGE - INDENT - left
     notes = [
         _note("<br>".join(map(escape, titles)), TITLE_SIZE, INK, y=1, xshift=edge, yshift=top - EDGE + 4),
+        _note("<br>".join(map(escape, told)), TITLE_SIZE, INK, y=1, xshift=edge, yshift=top - words + 4),
         _note("<br>".join(keys), SMALL, INK, y=1, xshift=edge, yshift=top - head + 4),
         _note("<br>".join(map(escape, captions)), CAPTION_SIZE, MUTED, y=0, xshift=edge, yshift=-AXIS),
     ]

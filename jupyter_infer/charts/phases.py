@@ -14,18 +14,29 @@ from jupyter_infer.charts import _bars, _many, _marks
 from jupyter_infer.charts._axes import LOAD_PART, add_axes
 from jupyter_infer.charts._form import Form, form_of
 from jupyter_infer.charts.card import KeyEntry, card_layout
+from jupyter_infer.charts.chart import Chart
+from jupyter_infer.charts.readings import phases_reading
 from jupyter_infer.charts.rows import Row, make_rows, origin_ns, span_ns
+from jupyter_infer.charts.static import static_html
 from jupyter_infer.charts.template import COLORS, INK, TEXT_WIDTH
 from jupyter_infer.pricing import MachinePrice
 from jupyter_infer.records import RequestRecord
+from jupyter_infer.run import Run
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["phases_figure"]
+__all__ = ["phases_chart", "phases_figure"]
 
 HATCHED = "▨"
 FORMULAS = "TTFT = queued + prefill · e2e = TTFT + decode · cost = price × time"
+
+
+def phases_chart(run: Run, *, title: str = "") -> Chart:
+    """Return the chart of where the time of each request went, and what it cost."""
+    figure = phases_figure(run.requests, run.price, title=title, first_shown_ns=run.first_shown_ns)
+    html = static_html(run.requests, run.price, status=title)
+    return Chart(figure, title, phases_reading(make_rows(run.requests, run.price)), html=html)
 
 
 def phases_figure(
@@ -80,6 +91,7 @@ def phases_figure(
         title=title or "",
         key=[_key_entry(trace) for trace in traces if "name" in trace],
         caption=_caption(form, title or "", price),
+        reading=phases_reading(rows),
     )
     add_axes(layout, rows, form, span_s=span / 1e9)
     if form.lettered:  # an axis without a trace is not drawn

@@ -18,7 +18,7 @@ from jupyter_infer.numbers import format_count, format_ns, format_rate
 from jupyter_infer.pricing import MachinePrice, format_usd
 from jupyter_infer.records import RequestRecord
 
-__all__ = ["static_html"]
+__all__ = ["static_html", "table_html"]
 
 ROWS = {32: 12, 200: 8}  # of a batch of at most so many; the figure beside it has them all, and both are saved
 FEW_ROWS = 2  # of a larger one, whose figure is large
@@ -63,14 +63,31 @@ def static_html(
     left_out = len(rows) - len(shown)
     more = f'<div style="padding-top:6px">… and {left_out:,} more requests, left out here.</div>' if left_out else ""
     terms = "; ".join(f"{term} = {DEFINITIONS[term]}" for term in TERMS)
-    status_line = one_line(status).replace(" · ", "\u00a0· ")  # no line begins with a dot
     priced = "n/a" if price is None else f"{price} ({price.source})"
+    notes = f"{_text(terms)}. Machine price: {_text(priced)}."
+    return _card(status, f"{_key(shown)}{figures}{more}", notes)
+
+
+def table_html(title: str, sentences: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a self-contained HTML card of sentences and a table of plain text, of which the first rows are shown."""
+    shown = rows[: ROWS[32]]
+    lines = [_line("th", head[1:], head[0])] if head else []
+    lines += [_line("td", row[1:], cut(row[0], 40)) for row in shown]
+    left_out = len(rows) - len(shown)
+    more = f'<div style="padding-top:6px">… and {left_out:,} more rows, left out here.</div>' if left_out else ""
+    words = "".join(f"<div>{_text(sentence)}</div>" for sentence in sentences)
+    return _card(title, f"{words}{_table(lines) if lines else ''}{more}")
+
+
+def _card(status: str, body: str, notes: str = "") -> str:
+    """Return the card that holds a static form: the status line as plain text, the rest as HTML."""
+    status_line = one_line(status).replace(" · ", "\u00a0· ")  # no line begins with a dot
+    if notes:
+        notes = f'<div style="color:{MUTED};font-size:11px;padding-top:8px">{notes}</div>'
     return (
         f'<div class="tex2jax_ignore mathjax_ignore" style="background-color:{CARD};color:{INK};font-family:{FONT};'
         f'font-size:13px;line-height:1.45;padding:12px 14px;border:1px solid {GRID};overflow-x:auto">'
-        f'<div style="padding-bottom:6px">{_text(status_line)}</div>{_key(shown)}{figures}{more}'
-        f'<div style="color:{MUTED};font-size:11px;padding-top:8px">{_text(terms)}. '
-        f"Machine price: {_text(priced)}.</div></div>"
+        f'<div style="padding-bottom:6px">{_text(status_line)}</div>{body}{notes}</div>'
     )
 
 

@@ -33,7 +33,7 @@ class _Entry:
     started_ns: int | None = None
     stalls: list[tuple[int, int]] = field(default_factory=list)  # from, to; those of several samples may overlap
     preemptions: int = 0
-    shared_ns: int = 0
+    shared_ns: dict[str, int] = field(default_factory=lambda: {"prefill": 0, "decode": 0, "stalled": 0})
 
 
 class Ledger:
@@ -72,6 +72,7 @@ class Ledger:
         times = [event.time_ns for sample in entry.samples for event in sample.events if event.token_ids]
         # The share of a run's earlier steps is fixed; what is frozen here are the coefficients in force at the end.
         fit = self.attribution.refit()
+        shared = entry.shared_ns if entry.started_ns is not None else {}
         return RequestRecord(
             request_id=request_id,
             model=entry.model,
@@ -93,14 +94,16 @@ class Ledger:
             finished_ns=now_ns,
             stalled_ns=_union_ns(entry.stalls),
             preemptions=entry.preemptions,
-            shared_ns=entry.shared_ns if entry.started_ns is not None else None,
+            shared_prefill_ns=shared.get("prefill"),
+            shared_decode_ns=shared.get("decode"),
+            shared_stalled_ns=shared.get("stalled"),
             fit=fit,
             error=error,
         )
 
     def _enter(self, step: StepRecord) -> None:
-        for request_id, share in self.attribution.add(step, self._open).items():
-            self._open[request_id].shared_ns += share
+        for (request_id, phase), share in self.attribution.add(step, self._open).items():
+            self._open[request_id].shared_ns[phase] += share
         self.attribution.refit()  # now and then: a long first batch must not wait for its end to be split by a fit
         for request_id, index in step.preempted:
             if entry := self._open.get(request_id):

@@ -76,7 +76,7 @@ class _Sequence:
     cached: int | None = None  # found in the prefix cache when it was first scheduled
     planned_outputs: int = 0  # output tokens that planned steps will give
     outputs: int = 0
-    blocks: int = 0
+    blocks: list[int] = field(default_factory=list)  # ids, of its own: a prefix that is found is computed by nobody
 
     @property
     def key(self) -> str:
@@ -90,7 +90,7 @@ class _Sequence:
 
 @dataclass(slots=True)
 class _Step:
-    planned: list[tuple[_Sequence, int]] = field(default_factory=list)
+    planned: list[tuple[_Sequence, Planned]] = field(default_factory=list)
     gives: list[_Sequence] = field(default_factory=list)
     preempted: list[str] = field(default_factory=list)
     tokens: int = 0
@@ -122,7 +122,7 @@ class ScriptedEngine:
         self._running: list[_Sequence] = []
         self._flight: deque[_Step] = deque()
         self._prefixes: dict[tuple[int, ...], int] = {}
-        self._free = self.script.blocks
+        self._free = deque(range(1, self.script.blocks + 1))
         self._steps = 0
         self._owner: int | None = None
         self.closed = False
@@ -207,7 +207,7 @@ class ScriptedEngine:
 
     def kv_blocks_free(self) -> int:
         """Return the number of free blocks."""
-        return self._free
+        return len(self._free)
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False if requests run."""
@@ -235,7 +235,8 @@ class ScriptedEngine:
             if sequence not in self._running:
                 continue
             tokens = min(sequence.known - sequence.computed, budget)
-            while tokens > 0 and not self._reserve(sequence, tokens):
+            new = None
+            while tokens > 0 and (new := self._reserve(sequence, tokens)) is None:
                 victim = self._running.pop()
                 step.preempted.append(victim.key)
                 self._release(victim)
@@ -244,31 +245,39 @@ class ScriptedEngine:
                 if victim is sequence:
                     tokens = 0
             if tokens > 0:
-                budget -= self._schedule(step, sequence, tokens)
+                budget -= self._schedule(step, sequence, tokens, new or [])
         while self._waiting and budget > 0 and not step.preempted:
             sequence = self._waiting[0]
-            if self._blocks(sequence.known) > self._free:
+            if self._blocks(sequence.known) > len(self._free):
                 break
             sequence.computed = self._hit(sequence)
             if sequence.cached is None:
                 sequence.cached = sequence.computed
             tokens = min(sequence.known - sequence.computed, budget)
-            self._reserve(sequence, tokens)
+            new = self._reserve(sequence, tokens)
             self._running.append(self._waiting.popleft())
-            budget -= self._schedule(step, sequence, tokens)
+            budget -= self._schedule(step, sequence, tokens, new or [], enters=True)
         return step
 
     def _report(self, step: _Step, begun: tuple[int, int]) -> None:
-        work = [
-            Planned(sequence.key, tokens, sequence.computed - tokens, len(sequence.request.prompt.token_ids))
-            for sequence, tokens in step.planned
-        ]
+        work = [planned for _, planned in step.planned]
         self._tracer.planned(
             step, begun, work, running=len(self._running), waiting=len(self._waiting), preempted=step.preempted
         )
 
-    def _schedule(self, step: _Step, sequence: _Sequence, tokens: int) -> int:
-        step.planned.append((sequence, tokens))
+    def _schedule(
+        self, step: _Step, sequence: _Sequence, tokens: int, new_blocks: Sequence[int], *, enters: bool = False
+    ) -> int:
+        prompt_tokens = len(sequence.request.prompt.token_ids)
+        planned = Planned(
+            sequence.key,
+            tokens,
+            sequence.computed,
+            prompt_tokens,
+            enters=enters,
+            new_blocks=tuple(new_blocks),
+        )
+        step.planned.append((sequence, planned))
         step.tokens += tokens
         sequence.computed += tokens
         if sequence.computed == sequence.known and sequence.planned_outputs < len(sequence.pieces):
@@ -278,6 +287,7 @@ class ScriptedEngine:
 
     def _finish(self, step: _Step) -> StepResult:
         self._sleep(self.script.step_ns(step.tokens))
+        computed_ns = self._tracer.computed()
         outputs, given = [], {}
         for sequence in step.gives:
             if sequence.key not in self._tracer.names:
@@ -298,27 +308,29 @@ class ScriptedEngine:
         ended = [sequence for sequence in step.gives if sequence.outputs == len(sequence.pieces)]
         for sequence in ended:
             self._leave(sequence)
-        self._tracer.done(step, given, kv_blocks_free=self._free)
+        self._tracer.done(step, given, computed_ns=computed_ns, kv_blocks_free=len(self._free))
         self._tracer.forget(sequence.key for sequence in ended)
         return StepResult(self._tracer.take(), tuple(outputs))
 
-    def _reserve(self, sequence: _Sequence, tokens: int) -> bool:
-        needed = self._blocks(sequence.computed + tokens) - sequence.blocks
-        if needed > self._free:
-            return False
-        self._free -= max(0, needed)
-        sequence.blocks += max(0, needed)
-        return True
+    def _reserve(self, sequence: _Sequence, tokens: int) -> list[int] | None:
+        """Return the blocks that the sequence's table gets, or None if there are not enough."""
+        needed = self._blocks(sequence.computed + tokens) - len(sequence.blocks)
+        if needed > len(self._free):
+            return None
+        new = [self._free.popleft() for _ in range(needed)]
+        sequence.blocks += new
+        return new
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.script.block_size)
 
     def _release(self, sequence: _Sequence) -> None:
         self._free += sequence.blocks
-        sequence.blocks = 0
+        sequence.blocks = []
 
     def _leave(self, sequence: _Sequence) -> None:
         """Take a sequence out of the line that it is in: it can end while it waits, preempted with a step in flight."""
+        self._tracer.freed(sequence.key)
         self._release(sequence)
         for line in (self._running, self._waiting):
             if sequence in line:

@@ -28,11 +28,14 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     computed_before: int  # tokens whose KV existed before the step, cached ones included
     prompt_tokens: int
     draft_tokens: int = 0
+    enters: bool = False  # it comes into the batch, new or after a preemption: `computed_before` was found in the cache
+    new_blocks: tuple[int, ...] = ()  # ids of the KV blocks that its table got
 
 
 @dataclass(slots=True)
 class _Open:
     scheduled_ns: int
+    planned_ns: int
     cpu_ns: int
     running: int
     waiting: int
@@ -55,10 +58,13 @@ class StepTracer:
         self, clock: Callable[[], int] = time.monotonic_ns, cpu_clock: Callable[[], int] = time.thread_time_ns
     ) -> None:
         self.names: dict[str, tuple[str, int]] = {}  # vLLM's request id → our request id and sample
+        self.threads: int | None = None  # that compute, for an engine that says so
         self._clock, self._cpu_clock = clock, cpu_clock
         self._open: dict[int, _Open] = {}
         self._high: dict[str, int] = {}  # most tokens whose KV a sample ever had or will have after planned steps
         self._lost: dict[str, int] = {}  # what of it was lost to a preemption: below it, work is recomputation
+        self._freed: list[tuple[str, int]] = []
+        self._evicted: list[int] = []
         self._done: list[StepRecord] = []
         self._index = 0
         self._end_ns = 0
@@ -98,10 +104,25 @@ class StepTracer:
             split.append((names.get(key) or (key, 0), item, prefill, recomputed))
             self._raise(key, end - item.draft_tokens)
         at_ns, cpu_ns = begun
-        self._open[id(step)] = _Open(at_ns, cpu_ns, running, waiting, tuple(map(self._name, victims)), split)
+        named = tuple(map(self._name, victims))
+        self._open[id(step)] = _Open(at_ns, self._clock(), cpu_ns, running, waiting, named, split)
 
-    def done(self, step: object, given: Mapping[str, int], *, kv_blocks_free: int | None = None) -> None:
-        """Note that the results of a step are in: `given` says how many new tokens each sample got."""
+    def freed(self, key: str) -> None:
+        """Note that a sample which is over gave its KV blocks back."""
+        self._freed.append(self._name(key))
+
+    def evicted(self, blocks: Iterable[int]) -> None:
+        """Note that the cached content of free blocks was given up."""
+        self._evicted.extend(blocks)
+
+    def computed(self) -> int:
+        """Return the moment at which the model's results are in, to be handed to `done`."""
+        return self._clock()
+
+    def done(
+        self, step: object, given: Mapping[str, int], *, computed_ns: int, kv_blocks_free: int | None = None
+    ) -> None:
+        """Note that the results of a step were taken in: `given` says how many new tokens each sample got."""
         opened = self._open.pop(id(step), None)
         if opened is None:
             return
@@ -125,21 +146,29 @@ class StepTracer:
                     accepted_tokens=accepted,
                     output_tokens=new,
                     kv_tokens=kv_tokens,
+                    cached_tokens=item.computed_before if item.enters else None,
+                    new_blocks=item.new_blocks,
                 )
             )
         overlaps = self._end_ns > opened.scheduled_ns
         record = StepRecord(
             index=self._index,
             scheduled_ns=opened.scheduled_ns,
+            planned_ns=opened.planned_ns,
             start_ns=max(opened.scheduled_ns, self._end_ns),
+            computed_ns=max(computed_ns, self._end_ns),
             end_ns=now_ns,
             cpu_ns=now_cpu_ns - (self._end_cpu_ns if overlaps else opened.cpu_ns),
             work=tuple(work),
             running=opened.running,
             waiting=opened.waiting,
             preempted=opened.preempted,
+            freed=tuple(self._freed),
+            evicted=tuple(self._evicted),
             kv_blocks_free=kv_blocks_free,
+            threads=self.threads,
         )
+        self._freed, self._evicted = [], []
         self._index += 1
         self._end_ns, self._end_cpu_ns = now_ns, now_cpu_ns
         self._done.append(record)
@@ -175,6 +204,8 @@ def tracing(base: type) -> type:
             self.tracer = StepTracer()
             self._preempted_now: list[str] = []
             super().__init__(*args, **kwargs)
+            self._pool = self.kv_cache_manager.block_pool
+            self._pool._maybe_evict_cached_block = self._told_of(self._pool._maybe_evict_cached_block)
 
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
             begun = self.tracer.planning()
@@ -192,24 +223,51 @@ def tracing(base: type) -> type:
             return output
 
         def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+            computed_ns = self.tracer.computed()
             outputs = super().update_from_output(scheduler_output, model_runner_output)
             given = {item.request_id: len(item.new_token_ids) for sent in outputs.values() for item in sent.outputs}
-            self.tracer.done(
-                scheduler_output, given, kv_blocks_free=self.kv_cache_manager.block_pool.get_num_free_blocks()
-            )
+            free = self._pool.get_num_free_blocks()
+            self.tracer.done(scheduler_output, given, computed_ns=computed_ns, kv_blocks_free=free)
             return outputs
+
+        def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
+            cached = tuple(self._pool.cached_block_hashes_by_block)
+            done = super().reset_prefix_cache(*args, **kwargs)
+            if done:
+                self.tracer.evicted(cached)
+            return done
+
+        def _free_blocks(self, request: Any) -> None:
+            self.tracer.freed(request.request_id)
+            super()._free_blocks(request)
 
         def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
             self._preempted_now.append(request.request_id)
             super()._preempt_request(request, *args, **kwargs)
 
+        def _told_of(self, evict: Callable[[Any], bool]) -> Callable[[Any], bool]:
+            """Return the pool's own eviction of a block, observed."""
+
+            def observed(block: Any) -> bool:
+                evicted = evict(block)
+                if evicted:
+                    self.tracer.evicted((block.block_id,))
+                return evicted
+
+            return observed
+
         def _work_of(self, output: Any) -> Iterable[Planned]:
             cached, requests, drafts = output.scheduled_cached_reqs, self.requests, output.scheduled_spec_decode_tokens
-            before = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
-            before.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+            facts = {new.req_id: (new.num_computed_tokens, new.block_ids, True) for new in output.scheduled_new_reqs}
+            parts = zip(cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True)
+            resumed = cached.resumed_req_ids
+            facts.update((key, (before, blocks, key in resumed)) for key, before, blocks in parts)
             for key, tokens in output.num_scheduled_tokens.items():
+                before, blocks, enters = facts[key]
+                # A list a group of layers, and all of them are of one pool.
+                table = tuple(block for group in blocks for block in group) if blocks else ()
                 draft_tokens = len(drafts.get(key, ())) if drafts else 0
-                yield Planned(key, tokens, before[key], requests[key].num_prompt_tokens, draft_tokens)
+                yield Planned(key, tokens, before, requests[key].num_prompt_tokens, draft_tokens, enters, table)
 
     TracingScheduler.__name__ = TracingScheduler.__qualname__ = f"Tracing{base.__name__}"
     return TracingScheduler

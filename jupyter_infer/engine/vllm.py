@@ -147,6 +147,7 @@ class VllmEngine:
         """Run one step of vLLM's loop."""
         if self._threads:
             self._threads.before_step()
+            self._tracer.threads = self._threads.now
         answers = self._engine.step()
         if self._threads:
             self._threads.after_step()

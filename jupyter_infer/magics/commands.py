@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import math
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,11 +13,13 @@ from jupyter_infer.display import view_for
 from jupyter_infer.engine.quiet import LOGS
 from jupyter_infer.errors import ConfigError, nearest
 from jupyter_infer.magics.ask import without_semicolon
+from jupyter_infer.magics.chart import chart
 from jupyter_infer.magics.help import help_text
 from jupyter_infer.magics.line import parse_line, split_line
+from jupyter_infer.magics.price import price
 from jupyter_infer.magics.tables import describe, describe_status, history_table, models_table, tokens_table
-from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
-from jupyter_infer.result import Result, Results
+from jupyter_infer.result import Result
+from jupyter_infer.results import Results
 
 if TYPE_CHECKING:
     from jupyter_infer.magics.infer import InferMagics
@@ -126,21 +127,6 @@ def _tokens(magics: InferMagics, rest: str) -> None:
     view.end([tokens_table(magics.session.model, text, tokens)])
 
 
-def _price(magics: InferMagics, rest: str) -> None:
-    session = magics.session
-    if rest == "clear":
-        session.price = DEFAULT_PRICE
-    elif rest:
-        try:
-            dollars = float(rest.removeprefix("$").removesuffix("/h"))
-        except ValueError:
-            dollars = math.nan
-        if not 0 <= dollars < math.inf:
-            raise ConfigError(f"%infer price takes dollars an hour, such as 0.40, or clear; got {rest!r}")
-        session.price = MachinePrice(dollars)
-    _say(f"machine price {session.price} ({session.price.source}); results that are there keep theirs")
-
-
 def _models(magics: InferMagics, rest: str) -> None:
     _say(models_table(magics.session))
 
@@ -196,10 +182,19 @@ COMMANDS: Mapping[str, Command] = {
         Command("status", "model, state, KV pool, memory", _status),
         Command("stop", "abort all requests", _stop),
         Command("last", "the last result again, with its chart", _last),
+        Command(
+            "chart KIND [NAME …]",
+            "phases, tokens, steps, cost, kv or compare, of the last cell, session, results or files",
+            chart,
+        ),
         Command("history", "the last requests, a line each", _history),
         Command("logs", "what the engine logged", _logs),
         Command("tokens TEXT", "how the model's tokenizer cuts a text", _tokens),
-        Command("price [USD | clear]", "show or set what the machine costs, in dollars an hour", _price),
+        Command(
+            "price [USD | clear] [--api …]",
+            "show or set dollars an hour (--watts 65 --kwh 0.30) and an API's (--api gpt-4o-mini)",
+            price,
+        ),
         Command("models", "the models with a short name, and which are on this machine", _models),
         Command("clear chat | history | cache", "forget the conversation, the results or the prefix cache", _clear),
         Command("help", "this text", _help),

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jupyter_infer.charts import KINDS
 from jupyter_infer.magics.commands import COMMANDS
 from jupyter_infer.magics.options import FORMATS, OPTIONS
 from jupyter_infer.magics.schema import is_schema
 from jupyter_infer.models import known_models
+from jupyter_infer.recorded import Recorded
 
 __all__ = ["complete_lines", "leave_lines"]
 
 IDENTIFIER = "jupyter_infer"
 
-ARGUMENTS = {"load": known_models(), "clear": ("chat", "history", "cache"), "price": ("clear",)}
+ARGUMENTS = {
+    "load": known_models(),
+    "clear": ("chat", "history", "cache"),
+    "price": ("clear",),
+    "chart": tuple(KINDS),
+}
 """What a command takes, by command."""
 
 LOAD_OPTIONS = ("--bits", "--compile")
@@ -44,7 +51,7 @@ def _matcher(shell: Any) -> Any:
         if before[:1] == ["%%infer"] and not context.full_text.split("\n")[: context.cursor_line]:
             found = _options(before[1:], shell.user_ns)
         elif before[:1] == ["%infer"]:
-            found = _commands(before[1:])
+            found = _commands(before[1:], shell.user_ns)
         fitting = [SimpleCompletion(text, type="magic") for text in found if text.startswith(context.token)]
         return {"completions": fitting, "suppress": bool(fitting)}
 
@@ -73,9 +80,14 @@ def _values(field: str, namespace: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _commands(before: Sequence[str]) -> list[str]:
+def _commands(before: Sequence[str], namespace: Mapping[str, Any]) -> list[str]:
     """Return what can stand on a ``%infer`` line after the words `before`."""
     if not before:
         return list(COMMANDS)
+    if before[0] == "chart" and len(before) > 1:
+        return [
+            "session",
+            *(name for name, value in namespace.items() if isinstance(value, Recorded) and name[0] != "_"),
+        ]
     found = list(ARGUMENTS.get(before[0], ())) if len(before) == 1 else []
     return found + [option for option in LOAD_OPTIONS if before[0] == "load" and option not in before]

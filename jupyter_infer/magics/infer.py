@@ -12,6 +12,7 @@ from jupyter_infer.batch import BatchHandle
 from jupyter_infer.display import View, follow, view_for, wait_for
 from jupyter_infer.engine.protocol import Message
 from jupyter_infer.errors import ConfigError, InferError
+from jupyter_infer.frames import request_figures
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.interrupts import held
 from jupyter_infer.magics.ask import Ask, read_ask
@@ -21,7 +22,8 @@ from jupyter_infer.magics.commands import COMMANDS, run_command
 from jupyter_infer.magics.complete import complete_lines, leave_lines
 from jupyter_infer.magics.help import page
 from jupyter_infer.magics.options import FORMATS
-from jupyter_infer.result import Refused, Result, Results, figures
+from jupyter_infer.result import Refused, Result
+from jupyter_infer.results import Results
 from jupyter_infer.session import Session, current_session
 from jupyter_infer.warm import LEVELS, warm
 
@@ -265,7 +267,11 @@ def _json(result: Result | Results) -> str:
     def plain(item: Result | Refused) -> dict[str, Any]:
         if isinstance(item, Refused):
             return {"error": f"{type(item.error).__name__}: {item.error}"}
-        return {**figures(item), "texts": item.texts, "price": str(item.price)}
+        return {
+            **request_figures(item.record, item.price, item.api_price),
+            "texts": item.texts,
+            "price": str(item.price),
+        }
 
     found = plain(result) if isinstance(result, Result) else [plain(item) for item in result]
     return json.dumps(found)  # in ASCII, which no display changes

@@ -85,8 +85,8 @@ def test_a_block_that_is_not_given_back_is_seen(
     scripted_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def keep_one(engine: ScriptedEngine, sequence: Any) -> None:
-        engine._free += max(0, sequence.blocks - 1)
-        sequence.blocks = 0
+        engine._free += sequence.blocks[1:]
+        sequence.blocks = []
 
     monkeypatch.setattr(ScriptedEngine, "_release", keep_one)
     script = Script(step_ns=lambda tokens: 10_000, blocks=10_000, max_model_len=128)

@@ -61,7 +61,9 @@ def make_record(
         finished_ns=ended,
         stalled_ns=round(stalled * MS),
         preemptions=preemptions,
-        shared_ns=None if shared is None else round(shared * MS),
+        shared_prefill_ns=None if shared is None else round(shared * MS) // 4,
+        shared_decode_ns=None if shared is None else round(shared * MS) - round(shared * MS) // 4,
+        shared_stalled_ns=None if shared is None else 0,
         fit=None,
         error=error,
     )

@@ -207,7 +207,7 @@ def test_a_long_title_is_wrapped_and_given_room() -> None:
     assert " ".join(lines) == title.strip()
     assert max(map(len, lines)) < 100
     added = long["layout"]["margin"]["t"] - short["layout"]["margin"]["t"]
-    assert added == pytest.approx(17 * (len(lines) - 1), abs=1)
+    assert added == pytest.approx(15.6 * (len(lines) - 1), abs=1)
 
 
 def test_a_line_of_the_title_never_begins_with_a_dot() -> None:

@@ -29,9 +29,13 @@ class Bench:
         begun = self.tracer.planning()
         self.tracer.planned(step, begun, work, running=len(work), waiting=0, preempted=preempted)
 
-    def done(self, step: object, given: dict[str, int] | None = None, *, at: int = 0) -> StepRecord:
+    def done(
+        self, step: object, given: dict[str, int] | None = None, *, at: int = 0, computed: int | None = None
+    ) -> StepRecord:
+        self.clock.now_ns = at if computed is None else computed
+        computed_ns = self.tracer.computed()
         self.clock.now_ns = at
-        self.tracer.done(step, given or {})
+        self.tracer.done(step, given or {}, computed_ns=computed_ns)
         (record,) = self.tracer.take()
         return record
 
@@ -229,7 +233,7 @@ def test_steps_are_known_by_the_object_not_by_order_or_content(bench: Bench) -> 
 
 
 def test_results_of_a_step_that_was_not_planned_are_no_step(bench: Bench) -> None:
-    bench.tracer.done(object(), {"k": 1})
+    bench.tracer.done(object(), {"k": 1}, computed_ns=0)
     assert bench.tracer.take() == ()
 
 
@@ -277,7 +281,11 @@ class FakeScheduler:
         self.name = name
         self.requests: dict[str, Any] = {}
         self.free = free
-        self.kv_cache_manager = SimpleNamespace(block_pool=SimpleNamespace(get_num_free_blocks=lambda: self.free))
+        self.hashes = {7: {"h7"}, 8: {"h8"}}
+        pool = SimpleNamespace(get_num_free_blocks=lambda: self.free, cached_block_hashes_by_block=self.hashes)
+        pool._maybe_evict_cached_block = lambda block: self.hashes.pop(block.block_id, None) is not None
+        self.kv_cache_manager = SimpleNamespace(block_pool=pool)
+        self.idle = True
         self.plans: list[Any] = []
         self.victims: list[str] = []
         self.throttled: list[bool] = []
@@ -298,18 +306,38 @@ class FakeScheduler:
     def get_request_counts(self) -> tuple[int, int]:
         return self.counts
 
+    def reset_prefix_cache(self) -> bool:
+        if self.idle:
+            self.hashes.clear()
+        return self.idle
+
+    def _free_blocks(self, request: Any) -> None:
+        del self.requests[request.request_id]
+
     def _preempt_request(self, request: Any, timestamp: float, drop_stale_output: bool = False) -> None:
         request.preempted_at = timestamp
 
 
-def output(new: dict[str, tuple[int, int]], old: dict[str, tuple[int, int]], **drafts: list[int]) -> SimpleNamespace:
+def output(
+    new: dict[str, tuple[int, int]],
+    old: dict[str, tuple[int, int]],
+    *,
+    blocks: dict[str, tuple[list[int], ...]] | None = None,
+    resumed: set[str] | None = None,
+    **drafts: list[int],
+) -> SimpleNamespace:
     """A `SchedulerOutput`: request id → tokens in this step and tokens computed before it."""
+    tables = blocks or {}
     return SimpleNamespace(
         scheduled_new_reqs=[
-            SimpleNamespace(req_id=key, num_computed_tokens=before) for key, (_, before) in new.items()
+            SimpleNamespace(req_id=key, num_computed_tokens=before, block_ids=tables.get(key, ([],)))
+            for key, (_, before) in new.items()
         ],
         scheduled_cached_reqs=SimpleNamespace(
-            req_ids=list(old), num_computed_tokens=[before for _, before in old.values()]
+            req_ids=list(old),
+            num_computed_tokens=[before for _, before in old.values()],
+            new_block_ids=[tables.get(key) for key in old],
+            resumed_req_ids=resumed or set(),
         ),
         num_scheduled_tokens={key: tokens for key, (tokens, _) in (new | old).items()},
         scheduled_spec_decode_tokens=drafts,
@@ -377,3 +405,76 @@ def test_a_step_that_computes_nothing_is_a_step_without_work(scheduler: Any) -> 
     scheduler.update_from_output(nothing, {})
     (record,) = scheduler.tracer.take()
     assert record.work == ()
+
+
+def test_block_tables_grow_by_what_each_step_gave_and_start_anew_on_entry(scheduler: Any) -> None:
+    plans = [
+        output({"a": (36, 64)}, {"b": (1, 12)}, blocks={"a": ([3, 4, 5, 9],)}),
+        output({}, {"a": (1, 100), "b": (1, 13)}, blocks={"a": ([11],)}),
+        output({}, {"a": (38, 64)}, blocks={"a": ([3, 4, 12], [30])}, resumed={"a"}),  # of two groups of layers
+    ]
+    scheduler.plans = list(plans)
+    for plan in plans:
+        scheduler.schedule()
+        scheduler.update_from_output(plan, {})
+    entered, grown, again = scheduler.tracer.take()
+    assert [(work.cached_tokens, work.new_blocks) for work in entered.work] == [(64, (3, 4, 5, 9)), (None, ())]
+    assert [(work.cached_tokens, work.new_blocks) for work in grown.work] == [(None, (11,)), (None, ())]
+    assert (again.work[0].cached_tokens, again.work[0].new_blocks) == (64, (3, 4, 12, 30))
+
+
+def test_blocks_given_back_and_cached_content_given_up_are_told_by_the_step_that_ends_next(scheduler: Any) -> None:
+    plans = [output({}, {"a": (1, 100)}), output({}, {"a": (1, 101)})]
+    scheduler.plans = list(plans)
+    scheduler._free_blocks(scheduler.requests["b"])  # aborted before the step
+    scheduler.schedule()
+    evict = scheduler.kv_cache_manager.block_pool._maybe_evict_cached_block
+    assert (evict(SimpleNamespace(block_id=7)), evict(SimpleNamespace(block_id=5))) == (True, False)
+    scheduler.update_from_output(plans[0], {"a": [1]})
+    scheduler.schedule()
+    scheduler.update_from_output(plans[1], {"a": [1]})
+    first, second = scheduler.tracer.take()
+    assert (first.freed, first.evicted) == ((("rb", 0),), (7,))
+    assert (second.freed, second.evicted) == ((), ())
+
+
+@pytest.mark.parametrize(("idle", "evicted"), [(True, (7, 8)), (False, ())])
+def test_a_cleared_prefix_cache_evicts_all_it_held_unless_requests_keep_it(
+    scheduler: Any, idle: bool, evicted: tuple[int, ...]
+) -> None:
+    scheduler.idle = idle
+    assert scheduler.reset_prefix_cache() is idle
+    plan = output({}, {"a": (1, 100)})
+    scheduler.plans = [plan]
+    scheduler.schedule()
+    scheduler.update_from_output(plan, {})
+    (record,) = scheduler.tracer.take()
+    assert record.evicted == evicted
+
+
+# Where a step's own time went.
+
+
+def test_planning_forward_and_update_sum_to_a_steps_own_time(bench: Bench) -> None:
+    bench.clock.now_ns = 10
+    begun = bench.tracer.planning()
+    bench.clock.now_ns = 13
+    bench.tracer.planned("a", begun, [Planned("k", 1, 10, 10)], running=1, waiting=0)
+    record = bench.done("a", at=60, computed=55)
+    assert (record.schedule_ns, record.forward_ns, record.update_ns) == (3, 42, 5)
+    assert record.schedule_ns + record.forward_ns + record.update_ns == record.duration_ns
+
+
+def test_what_was_planned_while_the_step_before_ran_is_no_part_of_its_own_time(bench: Bench) -> None:
+    bench.plan("one", Planned("k", 10, 0, 10), at=0)
+    bench.plan("two", Planned("k", 1, 10, 10), at=20)
+    one = bench.done("one", at=100, computed=90)
+    two = bench.done("two", at=150, computed=95)  # the device was done with both
+    assert (one.schedule_ns, one.forward_ns, one.update_ns) == (0, 90, 10)
+    assert (two.start_ns, two.schedule_ns, two.forward_ns, two.update_ns) == (100, 0, 0, 50)
+
+
+def test_a_step_says_how_many_threads_computed_it(bench: Bench) -> None:
+    bench.tracer.threads = 2
+    bench.plan("a", Planned("k", 1, 10, 10))
+    assert bench.done("a").threads == 2

@@ -304,7 +304,7 @@ def test_an_engine_that_computes_the_same_again_and_again_gets_nobody_further(de
     engine._blocks = lambda tokens: min(4, -(-tokens // 8)) if tokens > 32 else -(-tokens // 8)  # type: ignore[method-assign]
     reserve = engine._reserve
     engine._reserve = lambda sequence, tokens: (  # type: ignore[method-assign]
-        sequence.computed + tokens <= 32 and reserve(sequence, tokens)
+        reserve(sequence, tokens) if sequence.computed + tokens <= 32 else None
     )
     with pytest.raises(PromptError, match="cannot run"):
         desk.submit("word " * 40).record(WAIT)

@@ -13,7 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.magics.infer import Interrupted
-from jupyter_infer.result import Result, Results
+from jupyter_infer.result import Result
+from jupyter_infer.results import Results
 
 from .conftest import QUICK, Cells, on_engines, settled
 from .interrupter import Interrupter, Line

@@ -13,7 +13,8 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 
 from jupyter_infer.config import DEFAULT_MAX_TOKENS
 from jupyter_infer.handle import RequestHandle
-from jupyter_infer.result import Refused, Result, Results
+from jupyter_infer.result import Refused, Result
+from jupyter_infer.results import Results
 from jupyter_infer.session import Session
 
 README = Path(__file__).parents[2] / "README.md"

@@ -179,19 +179,6 @@ def test_a_long_text_shows_its_first_tokens() -> None:
     assert text.endswith(f"… and {5000 - TOKENS_SHOWN:,} more")
 
 
-def test_a_price_is_shown_set_and_cleared(shell: Any, session: Session, capsys: pytest.CaptureFixture[str]) -> None:
-    ask(shell, "%%infer\nHi")
-    capsys.readouterr()
-    ask(shell, "%infer price")
-    assert capsys.readouterr().out.startswith("machine price $0.05/h assumed (a small 2-core cloud machine")
-    ask(shell, "%infer price 0.40")
-    assert capsys.readouterr().out == "machine price $0.4/h (given); results that are there keep theirs\n"
-    assert ask(shell, "%%infer\nHi").price.usd_per_hour == 0.4
-    assert session.history[0].price.assumed
-    ask(shell, "%infer price clear")
-    assert session.price.assumed
-
-
 def test_models_are_the_catalogue(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ask(shell, "%infer models")
     lines = capsys.readouterr().out.splitlines()

@@ -23,7 +23,8 @@ from jupyter_infer.handle import RequestHandle
 from jupyter_infer.magics.commands import COMMANDS
 from jupyter_infer.magics.line import Option
 from jupyter_infer.magics.options import OPTIONS
-from jupyter_infer.result import Refused, Result, Results
+from jupyter_infer.result import Refused, Result
+from jupyter_infer.results import Results
 from jupyter_infer.session import Session
 
 from .conftest import ask

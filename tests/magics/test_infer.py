@@ -22,7 +22,8 @@ from jupyter_infer.handle import RequestHandle
 from jupyter_infer.magics import register
 from jupyter_infer.magics.infer import Interrupted
 from jupyter_infer.records import LoadStage
-from jupyter_infer.result import Result, Results
+from jupyter_infer.result import Result
+from jupyter_infer.results import Results
 from jupyter_infer.session import Session
 
 from .conftest import ask, shown

