@@ -20,6 +20,8 @@ from jupyter_infer.batch import BatchHandle
 from jupyter_infer.config import field_name
 from jupyter_infer.engine.messages import Submission
 from jupyter_infer.engine.protocol import STAGES, Engine, EngineRequest, Message, Progress
+from jupyter_infer.engine.replay import is_recording
+from jupyter_infer.engine.replay import prepare as replay
 from jupyter_infer.engine.worker import EngineWorker
 from jupyter_infer.errors import ConfigError, EngineBusy, PromptError
 from jupyter_infer.handle import RequestHandle
@@ -68,7 +70,8 @@ class Session(Recorded):
     Parameters
     ----------
     model
-        A short name, a hub id, a folder or a `.gguf` file; None for this machine's default.
+        A short name, a hub id, a folder or a `.gguf` file; a `.jsonl` file of recorded runs, of which the last one is
+        played again; None for this machine's default.
     price
         What the machine costs.
     factory
@@ -138,7 +141,7 @@ class Session(Recorded):
             if loaded is not None and not again:
                 return loaded.info
             if self._loading is None or self._loading.wanted != wanted:
-                owner = self if self._factory is None else None
+                owner = self if self._factory is None and not is_recording(wanted[0]) else None
                 prepare = partial(self._prepare_load, wanted)
                 self._loading = begin(self._worker, wanted, prepare, owner=owner, take_over=take_over)
             loading = self._loading
@@ -364,7 +367,7 @@ class Session(Recorded):
 
     def _prepare_load(self, wanted: tuple[str, dict[str, Any]], progress: Progress) -> Callable[[Progress], Engine]:
         """Fetch and check on the worker's thread, where no interrupt can part an engine from the note of what it is."""
-        build = (self._factory or _vllm_factory)(*wanted, progress)
+        build = (self._factory or _engine)(*wanted, progress)
 
         def noted(progress: Progress) -> Engine:
             self._loaded = None
@@ -450,7 +453,10 @@ def _check_text(prompt: Prompt, system: str | None = None) -> None:
             raise PromptError(f"the text holds half of a surrogate pair ({half}), which is no character") from None
 
 
-def _vllm_factory(model: str, settings: Mapping[str, Any], progress: Progress) -> Callable[[Progress], Engine]:
+def _engine(model: str, settings: Mapping[str, Any], progress: Progress) -> Callable[[Progress], Engine]:
+    """Check what a session loads when nobody makes its engines: vLLM, or the replay of a file."""
+    if is_recording(model):
+        return replay(model, settings, progress)
     from jupyter_infer.warm import prepare
 
     return prepare(model, settings, progress)

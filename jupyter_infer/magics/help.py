@@ -30,9 +30,10 @@ A value in quotes is a Python string: --stop "\n\n" is two line breaks. A bare o
 abbreviations, and those that stand below the first line are part of the prompt.
 
 The cell's value is a Result (of a batch Results): .text .usage .phases .cost .steps .record, .figure("steps"),
-.to_pandas(), .to_jsonl("run.jsonl"), .to_trace("run.json"). `;` at the end of the line or of the cell mutes it: the answer alone is shown. An interrupt
-stops the request and keeps the text so far. Defaults are set by %config InferMagics.max_tokens = 100 or in
-ipython_config.py: %config InferMagics lists them. Engine settings belong to %infer load.
+.to_pandas(), .to_jsonl("run.jsonl"), .to_trace("run.json"). `;` at the end of the line or of the cell mutes it: the
+answer alone is shown. An interrupt stops the request and keeps the text so far. Defaults are set by
+%config InferMagics.max_tokens = 100 or in ipython_config.py: %config InferMagics lists them. Engine settings belong to
+%infer load.
 """
 
 
