@@ -6,6 +6,7 @@ for a narrow page. Nothing moves when a chart is resized.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ EDGE = 14  # pixels between the card's edge and text
 AXIS = 46  # pixels of tick labels and axis title under a plot
 CAPTION_SIZE = 10
 TITLE_WIDTH = 640  # pixels: it has no hyphens to break at, and the estimate of its width is on the wide side
+WORDS_WIDTH = 560  # pixels of a sentence
 LINE = 1.3  # height of a line, in font sizes (Plotly's)
 INDENT = 3  # pixels that Plotly puts left of a note
 GAP = "\u00a0\u00a0\u00a0 "
@@ -64,7 +66,7 @@ def card_layout(
     titles = wrap_parts(one_line(title), TITLE_WIDTH, TITLE_SIZE) if title.strip() else []
     keys = _key_lines(key)
     captions = wrap_parts(caption, TEXT_WIDTH, CAPTION_SIZE)
-    told = [line for text in (reading, advice) if text for line in wrap(one_line(text), TITLE_WIDTH, TITLE_SIZE)]
+    told = [line for text in (reading, advice) if text for line in wrap(_tied(text), WORDS_WIDTH, TITLE_SIZE)]
     words = EDGE + (len(titles) * TITLE_SIZE * LINE + 8 if titles else 0)
     head = words + (len(told) * TITLE_SIZE * LINE + 8 if told else 0)
     top = head + len(keys) * SMALL * LINE + 8
@@ -84,6 +86,11 @@ def card_layout(
         "showlegend": False,
         "annotations": [note for note in notes if note["text"]],
     }
+
+
+def _tied(sentence: str) -> str:
+    """Return a sentence in which no line ends between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=(?:%|×|ns|µs|ms|s|min|h|tok/s|kB|MB|GB|MiB)(?!\w))", "\u00a0", one_line(sentence))
 
 
 def _key_lines(key: Sequence[KeyEntry]) -> list[str]:

@@ -88,7 +88,7 @@ def _em(char: str) -> float:
         return 0.0
     if char in "mwMW@%":
         return 0.95
-    if char in "ijl.,:;|!'()[] ":
+    if char in "ijl.,:;|!'()[] \u00a0":
         return 0.35
     if char in "frt-/":
         return 0.42

@@ -42,8 +42,8 @@ def _many(rows: Sequence[Row], answered: Sequence[Row]) -> str:
     ttft = statistics.median(row.times.ttft_ns or 0 for row in answered)
     some = "" if len(answered) == len(rows) else f"{format_count(len(answered))} of "
     return (
-        f"{some}{format_count(len(rows))} requests answered in {format_ns(last - first)}; half of them had their first "
-        f"token after {format_ns(ttft)}, and {phase} took {share} of all their time."
+        f"{some}{format_count(len(rows))} requests were answered in {format_ns(last - first)}; their median TTFT was "
+        f"{format_ns(ttft)}, and {phase} took {share} of all their time."
     )
 
 
