@@ -19,6 +19,10 @@ LAYERS = (
     {"records", "config", "numbers"},
     {
         "metrics",
+        "outliers",
+        "pool",
+        "pool_rebuild",
+        "comparison",
         "run",
         "jsonl",
         "frames",
