@@ -30,7 +30,7 @@ DEFINITIONS = {
     "wall cost": "machine price × e2e; neighbours' work in the same steps included",
     "shared cost": "machine price × attributed part of the engine's busy time",
     "API cost": "API prices × tokens: uncached prompt + cached prompt + output",
-    "utilisation": "busy time / time from the first step's start to the last one's end",
+    "utilisation": "busy time / elapsed time, from the first arrival to the last end",
     "$ / 1M tokens": "shared cost: of prefill / uncached prompt tokens, of the rest / output tokens; ÷ utilisation",
 }
 
