@@ -13,7 +13,7 @@ from jupyter_infer.charts import KINDS, draw
 from jupyter_infer.engine.ledger import Ledger
 from jupyter_infer.engine.protocol import EngineRequest
 from jupyter_infer.engine.scripted import Script, ScriptedEngine, VirtualClock
-from jupyter_infer.pricing import DEFAULT_PRICE
+from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
 from jupyter_infer.records import RequestRecord, StepRecord
 from jupyter_infer.run import Run, header_of
 
@@ -23,6 +23,7 @@ AIM_MS, AIM_BYTES = 150, 300_000
 APART_NS = 40_000_000  # between arrivals
 COMPARED = 6  # runs of a comparison
 MS = 1_000_000
+WORDS = "The sky looks blue since the air scatters short waves of light more than long ones".split()  # as long as tokens
 
 
 def measure_charts(*, requests: int, tokens: int, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -39,7 +40,9 @@ def measure_charts(*, requests: int, tokens: int, repeats: int, say: Callable[[s
     """
     say(f"a run of {requests} requests of {tokens} tokens")
     run = made_run(requests, tokens)
-    runs = [replace(run, name=f"run {number}") for number in range(COMPARED)]
+    # Repeats of two settings, a little apart.
+    runs = [made_run(requests, tokens, step_ms=15 + number % 2 + number / 10) for number in range(COMPARED)]
+    runs[::2] = [replace(other, header=replace(other.header, price=MachinePrice(1.0))) for other in runs[::2]]
     draw("phases", [run])
     found: dict[str, dict[str, float]] = {}
     for kind in KINDS:
@@ -50,17 +53,17 @@ def measure_charts(*, requests: int, tokens: int, repeats: int, say: Callable[[s
             begun = time.perf_counter()
             bundle = draw(kind, shown, title="bench")._repr_mimebundle_()
             times.append((time.perf_counter() - begun) * 1e3)
-            size = len(json.dumps(bundle, separators=(",", ":")))
+            size = len(json.dumps(bundle, ensure_ascii=False, separators=(",", ":")).encode())
         found[kind] = {"build_ms": statistics.median(times), "bytes": size}
     return {"requests": requests, "tokens": tokens, "steps": len(run.steps), "repeats": repeats, "charts": found}
 
 
-def made_run(requests: int, tokens: int) -> Run:
+def made_run(requests: int, tokens: int, *, step_ms: float = 15) -> Run:
     """Return a run of the scripted engine on a virtual clock: chunked prefill, a full batch, and a pool that fills."""
     clock = VirtualClock(1_000_000_000)
     script = Script(
-        answer=lambda prompt: [f"word{number} " for number in range(tokens + 1)],
-        step_ns=lambda count: 15 * MS + 40_000 * count,
+        answer=lambda prompt: [WORDS[number % len(WORDS)] + " " for number in range(tokens + 1)],
+        step_ns=lambda count: round(step_ms * MS) + 40_000 * count,
         blocks=max(64, requests * (tokens + 120) // 48),  # two thirds of what they need
     )
     engine, ledger = ScriptedEngine(script, clock=clock), Ledger("scripted")

@@ -37,7 +37,6 @@ FLAWS = {
     "warm": "cold runs are compared with warm ones, so the cache has a part in it",
     "first": "a first run after a load is compared with later ones",
 }
-ASKED = ("requests", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +215,7 @@ def _size(difference: Difference) -> float:
 
 def _asked(shown: Sequence[Entry]) -> str:
     found = {name for name, _ in differences([entry.arm for entry in shown])}
-    return "the prompts" if found & set(ASKED) else ""
+    return "the prompts" if "prompts" in found else ""
 
 
 def _cell(entry: Entry, metric: str) -> str:

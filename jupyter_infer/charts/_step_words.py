@@ -31,7 +31,7 @@ def steps_reading(run: Run, lanes: Sequence[Lane], facts: Mapping[int, StepFacts
         ran = f"at most {format_count(most)}{'' if others else f' of {format_count(len(lanes))} {what}'}"
         if most == len(lanes) and not others:
             ran = f"both {what}" if most == 2 else f"all {format_count(most)} {what}"
-        waited = f"up to {format_count(waiting)} waited" if waiting else "none waited"
+        waited = f"up to {format_count(waiting)} waited for one" if waiting else "none waited for a place"
         parts.append(f"{ran} ran at once and {waited}")
     if lost := sum(len(step.preempted) for step in steps):
         parts.append("1 was preempted" if lost == 1 else f"{format_count(lost)} preemptions")

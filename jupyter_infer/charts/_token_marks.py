@@ -110,7 +110,7 @@ def scale_of(itls: Sequence[int]) -> Scale:
     return Scale(low, high, dark, high > SPREAD * low, unit, size)
 
 
-def quoted(text: str, limit: int = TEXT, marks: str = "“”") -> str:
+def quoted(text: str, limit: int = TEXT, marks: Sequence[str] = "“”") -> str:
     """Return a token's text so that its white space can be seen, bounded and escaped."""
     if not text:
         return "<i>no text yet</i>"

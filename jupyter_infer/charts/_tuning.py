@@ -54,7 +54,7 @@ def _pool(run: Run) -> str | None:
     value = f" {2 * size}" if size else ""
     larger = "a pool twice as large" if size else "a larger pool"
     what = "preemption" if lost == 1 else "preemptions"
-    option = f"`%infer load --kv-cache-memory-bytes{value}`"
+    option = f"%infer load --kv-cache-memory-bytes{value}"
     return f"{format_count(lost)} {what} for want of KV blocks: try {larger}, {option}."
 
 
@@ -69,7 +69,7 @@ def _seats(run: Run) -> str | None:
     most = max(step.waiting for step in full)
     return (
         f"In {format_count(len(full))} steps all {format_count(limit)} places were taken while up to "
-        f"{format_count(most)} waited: try `%infer load --max-num-seqs {more}`."
+        f"{format_count(most)} waited: try %infer load --max-num-seqs {more}."
     )
 
 
@@ -84,7 +84,7 @@ def _larger(run: Run, facts: Mapping[int, StepFacts]) -> str | None:
     price = "; each step then takes longer, and so does the ITL beside it" if _stretched(run, facts) else ""
     return (
         f"The budget was full in {format_count(len(full))} of the {format_count(len(waited))} steps in which requests "
-        f"waited: try `%infer load --max-num-batched-tokens {2 * budget}`{price}."
+        f"waited: try %infer load --max-num-batched-tokens {2 * budget}{price}."
     )
 
 
@@ -100,7 +100,7 @@ def _smaller(run: Run, facts: Mapping[int, StepFacts]) -> str | None:
     longer = f"{times:.0f}" if times >= 10 else f"{times:.2g}"
     return (
         f"Beside others' prompts the median ITL was {longer} times as long: try "
-        f"`%infer load --max-num-batched-tokens {smaller}`, for shorter but more steps a prompt."
+        f"%infer load --max-num-batched-tokens {smaller}, for shorter but more steps a prompt."
     )
 
 

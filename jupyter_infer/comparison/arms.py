@@ -67,7 +67,7 @@ def settings(run: Run) -> dict[str, Any]:
     skipped = {*FACTS, *NO_SETTINGS}
     found |= {name: plain(value) for name, value in (engine.settings if engine else {}).items() if name not in skipped}
     found |= {name: getattr(engine, name, None) for name in FACTS}
-    found |= {"requests": len(records), "prompts": tuple(record.prompt for record in records)}
+    found |= {"requests": len(records), "prompts": tuple(dict.fromkeys(record.prompt for record in records))}
     found["samples"] = [*dict.fromkeys(len(record.samples) for record in records)]
     for name in dict.fromkeys(name for record in records for name in record.sampling if name != "seed"):
         values = [plain(record.sampling.get(name)) for record in records]

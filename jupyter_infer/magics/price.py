@@ -51,11 +51,12 @@ def describe_prices(session: Session) -> str:
 
 def _per_million(session: Session) -> list[str]:
     """Return dollars a million tokens as lines: of the machine while busy and as it was used, and of the API."""
-    records = [result.record for result in session.history]
-    if not records:
+    runs = session.runs.data
+    if not runs:
         return []
-    steps = session.steps
-    busy, elapsed = busy_ns(steps), steps[-1].end_ns - steps[0].start_ns if steps else None
+    run = runs[-1]
+    records, (begun, ended) = run.requests, run.span_ns
+    busy, elapsed = (busy_ns(run.steps), ended - begun) if run.utilisation is not None else (None, None)
     machine = per_million(records, session.price, busy_ns=busy, elapsed_ns=elapsed)
     share = format_share(busy, elapsed)
     span = f" (busy {format_ns(busy)} of {format_ns(elapsed)})" if machine.utilisation is not None else ""

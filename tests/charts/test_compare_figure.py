@@ -176,8 +176,13 @@ def test_repeats_with_a_first_run_among_them_say_so() -> None:
 
 
 def test_other_prompts_are_said() -> None:
-    chart = compare_chart([make_run(), make_run(count=8)])
+    chart = compare_chart([make_run(), make_run(prompt="Why is the sea salt?")])
     assert "the prompts differ, so more than the settings is compared" in chart.reading
+
+
+def test_more_of_the_same_prompts_is_a_setting_like_others() -> None:
+    chart = compare_chart([make_run(), make_run(count=8)])
+    assert "the prompts differ" not in chart.reading
     assert "requests 2 | 8" in notes(sent(chart))
 
 

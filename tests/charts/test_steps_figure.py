@@ -122,7 +122,7 @@ def test_preempted_and_recomputing_time_is_drawn_apart() -> None:
     chart = steps_chart(run)
     assert "1 was preempted" in chart.reading
     assert chart.advice == (
-        "1 preemption for want of KV blocks: try a pool twice as large, `%infer load --kv-cache-memory-bytes 2097152`."
+        "1 preemption for want of KV blocks: try a pool twice as large, %infer load --kv-cache-memory-bytes 2097152."
     )
 
 
@@ -243,7 +243,7 @@ def test_a_request_aborted_in_the_queue_waits_to_its_end() -> None:
 def test_the_sentence_reads_the_budget_and_who_ran() -> None:
     assert steps_chart(chunked()).reading == (
         "12 steps in 149 ms; the budget of 100 tokens was reached in 2 steps, all of them with r9's prompt; "
-        "all 3 requests ran at once and none waited."
+        "all 3 requests ran at once and none waited for a place."
     )
     assert steps_chart(crowd(1, 5)).reading == (
         "5 steps in 52.4 ms; the largest computed 20 of the 512 tokens of the budget."
@@ -253,15 +253,15 @@ def test_the_sentence_reads_the_budget_and_who_ran() -> None:
 def test_advice_needs_numbers() -> None:
     assert steps_chart(crowd(3, 5)).advice is None
     seats = steps_chart(crowd(8, 6, seats=2)).advice
-    assert seats == "In 18 steps all 2 places were taken while up to 6 waited: try `%infer load --max-num-seqs 4`."
+    assert seats == "In 18 steps all 2 places were taken while up to 6 waited: try %infer load --max-num-seqs 4."
     larger = steps_chart(crowd(40, 4, budget=64)).advice
     assert larger is not None
-    assert "steps in which requests waited: try `%infer load --max-num-batched-tokens 128`" in larger
+    assert "steps in which requests waited: try %infer load --max-num-batched-tokens 128" in larger
     smaller = steps_chart(
         play([*(Asked(f"r{i}", tokens=60) for i in range(3)), Asked("r9", prompt=900, arrival=99)])
     ).advice
     assert smaller is not None
-    assert "`%infer load --max-num-batched-tokens 256`" in smaller
+    assert "%infer load --max-num-batched-tokens 256" in smaller
 
 
 def test_text_of_a_model_is_data() -> None:

@@ -132,7 +132,7 @@ def test_the_worst_is_named_with_its_cause() -> None:
     assert "6 of 120 gaps between tokens stand out (median ITL 10.3 ms)" in chart.reading
     assert chart.reading.endswith("the longest, 40 ms in r0: step 15 also computed 297 prompt tokens of r9.")
     assert chart.advice is not None
-    assert "`%infer load --max-num-batched-tokens 150`" in chart.advice
+    assert "%infer load --max-num-batched-tokens 150" in chart.advice
     assert [row[0] for row in chart.table.rows] == ["step 15", "step 16"]
     rings = trace(drawn(late_run()), "late")
     assert rings["text"] == ["1", "2"]

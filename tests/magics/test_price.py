@@ -82,9 +82,9 @@ def test_a_million_tokens_are_priced_once_there_are_results(
     ask(shell, "%%infer\nOne and two")
     ask(shell, "%%infer\nThree and four")
     ask(shell, "%infer price 1000 --api 2,0.5,8;")
-    records, steps = [result.record for result in session.history], session.steps
-    busy, elapsed = busy_ns(steps), steps[-1].end_ns - steps[0].start_ns
-    machine = per_million(records, MachinePrice(1000), busy_ns=busy, elapsed_ns=elapsed)
+    run = session.runs[-1].run
+    records, (begun, ended) = run.requests, run.span_ns
+    machine = per_million(records, MachinePrice(1000), busy_ns=busy_ns(session.steps), elapsed_ns=ended - begun)
     assert machine.input is not None
     assert machine.output is not None
     assert 0 < (machine.utilisation or 0) <= 1
