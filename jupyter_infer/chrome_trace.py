@@ -92,9 +92,10 @@ def _request(record: RequestRecord, sample: int, track: int, origin: int) -> Ite
             told = {"step": event.step, "text": event.text, "token_ids": list(event.token_ids)}
             at = _us(event.time_ns - origin)
             yield {"ph": "i", "s": "t", "name": "token", "pid": REQUESTS, "tid": track, "ts": at, "args": told}
-    if record.last_token_ns is None or record.finish_reason not in ("stop", "length"):
+    reason = record.samples[sample].finish_reason if record.samples else "end"
+    if record.last_token_ns is None or reason not in ("stop", "length"):
         at = _us(record.finished_ns - origin)
-        name = record.error or record.finish_reason or "end"
+        name = record.error or reason
         yield {"ph": "i", "s": "t", "name": name, "pid": REQUESTS, "tid": track, "ts": at}
 
 

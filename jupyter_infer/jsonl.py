@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import glob
 import os
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +21,11 @@ from jupyter_infer.errors import ConfigError
 from jupyter_infer.records import RequestRecord, StepRecord, to_json
 from jupyter_infer.run import Run, RunHeader
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "read_file", "read_files", "write_file"]
+__all__ = ["SCHEMA", "SCHEMA_VERSION", "SUFFIX", "read_file", "read_files", "target_of", "write_file"]
 
 SCHEMA = "jupyter-infer/run"
 SCHEMA_VERSION = 1
+SUFFIX = ".jsonl"
 
 
 class _Line(msgspec.Struct):
@@ -54,20 +57,42 @@ def write_file(path: str | Path, runs: Iterable[Run], *, append: bool = False) -
 
     Raises
     ------
+    ConfigError
+        If its folder is not there, it is no file, or runs are to go behind what is no recorded run.
     OSError
         If it cannot be written.
     """
-    target = Path(path).expanduser()
-    before = target.read_text(encoding="utf-8") if append and target.exists() else ""
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    target = target_of(path)
+    real = target.resolve()  # what a link names is replaced, not the link
+    beside = real.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
+    before = b""
+    if append and real.exists() and (before := real.read_bytes()).strip():
+        read_file(target)
+        before = before.removesuffix(b"\n") + b"\n"
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        with beside.open("wb") as file:
             file.write(before)
             for run in runs:
-                file.writelines(f"{line}\n" for line in _lines(run))
-        beside.replace(target)
+                file.writelines(f"{line}\n".encode() for line in _lines(run))
+        beside.replace(real)
     finally:
         beside.unlink(missing_ok=True)
+    return target
+
+
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that can be written, with ``~`` as the home folder.
+
+    Raises
+    ------
+    ConfigError
+        If its folder is not there, or there is something else at its place.
+    """
+    target = Path(os.path.expanduser(path))
+    if not target.parent.is_dir():
+        raise ConfigError(f"there is no folder {str(target.parent)!r} to write {target.name!r} into")
+    if target.exists() and not target.is_file():  # `/dev/null`, too, would be replaced
+        raise ConfigError(f"{str(target)!r} is no file; give the name of one")
     return target
 
 
@@ -81,7 +106,7 @@ def read_file(path: str | Path) -> list[Run]:
     OSError
         If it cannot be read.
     """
-    source = Path(path).expanduser()
+    source = Path(os.path.expanduser(path))
     runs: list[_Reading] = []
     decoder = msgspec.json.Decoder(_Line)
     with source.open("rb") as file:
@@ -91,7 +116,7 @@ def read_file(path: str | Path) -> list[Run]:
             place = f"{source.name}, line {number}"
             try:
                 line = decoder.decode(text)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 _check_version(text, place)
                 raise ConfigError(f"{place} is no line of a recorded run: {error}") from None
             if line.header is not None:
@@ -116,19 +141,29 @@ def read_file(path: str | Path) -> list[Run]:
 def read_files(*patterns: str | os.PathLike[str]) -> list[Run]:
     """Return the runs of all files that patterns such as ``"runs/*.jsonl"`` name, in the order of their names.
 
+    Runs are called after their files, and after the paths of these if several files have the same name.
+
     Raises
     ------
     ConfigError
-        If a pattern names no file. Also what `read_file` raises.
+        If a pattern names no file, or a folder. Also what `read_file` raises.
     """
-    runs: list[Run] = []
+    paths: list[str] = []
     for pattern in patterns:
         text = os.path.expanduser(os.fspath(pattern))
-        paths = [text] if os.path.exists(text) else sorted(glob.glob(text, recursive=True))
-        if not paths:
+        if os.path.isdir(text):
+            raise ConfigError(f"{text!r} is a folder; name the files in it: {os.path.join(text, f'*{SUFFIX}')!r}")
+        exact = os.path.exists(text)
+        found = [text] if exact else [path for path in sorted(glob.glob(text, recursive=True)) if os.path.isfile(path)]
+        if not found:
             raise ConfigError(f"no file is called {os.fspath(pattern)!r}")
-        for path in paths:
-            runs += read_file(path)
+        paths += found
+    stems = Counter(Path(path).stem for path in dict.fromkeys(paths))
+    runs: list[Run] = []
+    for path in paths:
+        stem = Path(path).stem
+        called = stem if stems[stem] == 1 else os.path.splitext(path)[0]
+        runs += (run.called(called + (run.name or "").removeprefix(stem)) for run in read_file(path))
     return runs
 
 
@@ -145,12 +180,12 @@ def _check_version(text: bytes, place: str) -> None:
     """Refuse a line that says to be of another schema, before anything in it is called wrong."""
     try:
         head: Any = msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return
     if not isinstance(head, dict) or "header" not in head:
         return
     schema, version = head.get("schema"), head.get("version")
     if schema != SCHEMA:
-        raise ConfigError(f"{place} begins a {schema!r}, and a recorded run is a {SCHEMA!r}")
+        raise ConfigError(f"{place} has the schema {schema!r}, and a recorded run has {SCHEMA!r}")
     if version != SCHEMA_VERSION:
         raise ConfigError(f"{place} has version {version} of the schema, and this jupyter-infer reads {SCHEMA_VERSION}")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import string
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from jupyter_infer.chrome_trace import trace_events
+from jupyter_infer.comparison import arms
 from jupyter_infer.errors import ConfigError
 from jupyter_infer.frames import Rows, frame
-from jupyter_infer.jsonl import read_files, write_file
+from jupyter_infer.jsonl import read_files, target_of, write_file
 from jupyter_infer.metrics import throughput, wall_ns
 from jupyter_infer.numbers import format_count, format_ns, format_rate
 from jupyter_infer.records import RequestRecord, StepRecord
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from jupyter_infer.charts import Chart
 
 __all__ = ["Recorded", "Recording", "Runs", "compare", "read_runs"]
+
+
+LETTERS = string.ascii_uppercase
 
 
 class Recorded(ABC):
@@ -45,7 +50,8 @@ class Recorded(ABC):
         kind
             ``"phases"``, ``"tokens"``, ``"steps"``, ``"cost"``, ``"kv"`` or ``"compare"``.
         **options
-            Of that kind: ``victim="r3"`` of ``"steps"``, ``labels=[…]`` of ``"compare"``.
+            Of that kind: ``victim="r3"`` of ``"steps"``, ``labels=[…]`` of ``"compare"``; of all, ``title="…"``, the
+            line above it.
 
         Raises
         ------
@@ -54,7 +60,9 @@ class Recorded(ABC):
         """
         from jupyter_infer.charts import draw
 
-        return draw(kind, self._compared() if kind == "compare" else self._one(), title=self._title(), **options)
+        if kind == "compare":  # a line about one run is not its title
+            return draw(kind, self._compared(), **options)
+        return draw(kind, self._one(), **{"title": self._title(), **options})
 
     def figure(self, kind: str = "phases", **options: Any) -> Figure:
         """Return the Plotly figure of a chart; parameters and errors are those of `chart`."""
@@ -62,7 +70,8 @@ class Recorded(ABC):
 
     def to_pandas(self, rows: Rows = "requests") -> pd.DataFrame:
         """Return a frame with a row a request, a scheduler step or a token event."""
-        return frame(self.runs.data, rows, named=self._named)
+        runs = self.runs.data
+        return frame(runs, rows, named=self._named or len(runs) > 1)
 
     def to_jsonl(self, path: str | os.PathLike[str], *, append: bool = False) -> Path:
         """Write all that was recorded to a file of JSON lines, which `read_runs` reads back equal; return its path.
@@ -73,12 +82,19 @@ class Recorded(ABC):
             The file; it is replaced, and whole or as it was at any moment.
         append
             Put it behind what the file holds.
+
+        Raises
+        ------
+        ConfigError
+            If no request ran, or the file cannot be one of recorded runs.
         """
-        return write_file(Path(path), self.runs.data, append=append)
+        if not (runs := self.runs.data):
+            raise ConfigError("no request ran, so there is nothing to write")
+        return write_file(Path(path), runs, append=append)
 
     def to_trace(self, path: str | os.PathLike[str]) -> Path:
-        """Write a trace for ui.perfetto.dev or chrome://tracing; return its path. Of several runs it has the last."""
-        target = Path(path).expanduser()
+        """Write a trace for ui.perfetto.dev or chrome://tracing; return its path. Of a session it has the last load."""
+        target = target_of(path)
         target.write_text(json.dumps({"traceEvents": trace_events(self._one()[0]), "displayTimeUnit": "ms"}))
         return target
 
@@ -167,7 +183,7 @@ class Runs(Recorded, Sequence["Recording"]):
 
     def _one(self) -> Sequence[Run]:
         if len(self) > 1:
-            raise ConfigError(f"these are {len(self)} runs; take one, runs[0], or compare them: figure('compare')")
+            raise ConfigError(f"these are {len(self)} runs; take one, runs[0], or compare them: runs.chart('compare')")
         return super()._one()
 
     def _compared(self) -> Sequence[Run]:
@@ -197,8 +213,8 @@ def compare(*recorded: Recorded | Sequence[Recorded], labels: Sequence[str] | No
     Parameters
     ----------
     *recorded
-        Two or more of what was recorded: results, batches, sessions, runs of files; a list of them is repeats of the
-        same thing. Runs with the same settings are repeats, too.
+        Two or more of what was recorded: results, batches, sessions, runs of files. Runs with the same settings are
+        repeats of one another. So are those of a list, if lists are given that settings do not tell apart.
     labels
         What to call each argument; those of the same label are repeats.
 
@@ -214,11 +230,25 @@ def compare(*recorded: Recorded | Sequence[Recorded], labels: Sequence[str] | No
     runs: list[Run] = []
     called: list[str] = []
     for index, item in enumerate(recorded):
-        parts = [item] if isinstance(item, Recorded) else list(item)
+        parts = [item] if isinstance(item, Recorded) else list(item) if isinstance(item, list | tuple) else []
+        if not parts or not all(isinstance(part, Recorded) for part in parts):
+            hint = f"; read the file first: read_runs({item!r})" if isinstance(item, str | os.PathLike) else ""
+            raise ConfigError(f"what is compared are results, sessions and recorded runs, not {_kind_of(item)}{hint}")
         own = [run for part in parts for run in part._compared()]
         runs += own
-        called += [labels[index]] * len(own) if labels is not None else []
-    return draw("compare", runs, labels=called or None)
+        called += [labels[index] if labels is not None else LETTERS[index % len(LETTERS)]] * len(own)
+    grouped = any(not isinstance(item, Recorded) for item in recorded)
+    if labels is None and not (grouped and len(arms(runs)) < len(recorded)):
+        return draw("compare", runs)  # called by the settings that differ
+    return draw("compare", runs, labels=called)
+
+
+def _kind_of(item: Any) -> str:
+    """Return what something is that was not recorded."""
+    if isinstance(item, list | tuple):
+        strangers = [part for part in item if not isinstance(part, Recorded)]
+        return f"a list with a {type(strangers[0]).__name__} in it" if strangers else "an empty list"
+    return f"a {type(item).__name__}"
 
 
 def describe(run: Run) -> str:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 __all__ = [
+    "REPLAY_OF",
     "EngineInfo",
     "Fit",
     "LoadStage",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+REPLAY_OF = "replay of "
+"""How the name of an engine begins that plays a recorded run again."""
 
 
 class TokenEvent(msgspec.Struct, frozen=True, gc=False):
@@ -240,6 +244,11 @@ class EngineInfo:
     chat_template: bool = True  # without one, a text is completed as it stands
     notices: tuple[str, ...] = ()  # things the user should know about this load, one line each
     settings: dict[str, Any] = field(default_factory=dict)  # engine settings that were set, by us or by the user
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it plays a recorded run again and computes nothing."""
+        return self.engine.startswith(REPLAY_OF)
 
     @property
     def not_compiled(self) -> str | None:

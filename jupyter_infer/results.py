@@ -80,6 +80,8 @@ class Results(Recorded, Sequence[Result | Refused]):
             parts.append(f"≈{format_usd(_sum(cost.shared_usd for cost in costs))} @ {costs[0].price}{told}")
         cut, stopped = reasons.count("length"), reasons.count("abort")
         parts += [f"{count} {word}" for count, word in ((cut, "truncated"), (stopped, "interrupted")) if count]
+        if any(item.engine is not None and item.engine.is_replay for item in self.done):
+            parts.append("replay")
         if misfits:
             parts.append(f"{misfits} without the form")
         if refused:

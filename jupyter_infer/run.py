@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import functools
 import importlib.metadata
+import math
 import os
 import platform
 from collections.abc import Iterable, Sequence
@@ -50,7 +51,7 @@ class RunHeader:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Requests of one engine in the order of their arrival, and its steps from the first one's to the last one's.
+    """Requests of one engine in the order of their arrival, and its steps from the first arrival to the last end.
 
     Runs are equal if what was measured is; what they are called does not count.
     """
@@ -74,8 +75,16 @@ class Run:
     @property
     def complete(self) -> bool:
         """Whether all steps of the requests are there: a long session forgets its oldest ones."""
-        seen = {(work.request_id, step.index) for step in self.steps for work in step.work}
+        seen, begun_ns = set(), dict[str, int]()
+        for step in self.steps:
+            for work in step.work:
+                seen.add((work.request_id, step.index))
+                begun_ns.setdefault(work.request_id, step.start_ns)
+        # Of a long prompt the first steps give no token, and are the first to be forgotten.
         return all(
+            record.started_ns is None or begun_ns.get(record.request_id, math.inf) <= record.started_ns
+            for record in self.requests
+        ) and all(
             (event.request_id, event.step) in seen
             for record in self.requests
             for sample in record.samples
@@ -91,10 +100,18 @@ class Run:
         return begun, max([ended, *(step.end_ns for step in self.steps)] if self.requests else [0])
 
     @property
+    def busy_ns(self) -> int | None:
+        """Busy time of the engine from the first arrival on; None if steps are missing."""
+        if not self.steps or not self.complete:
+            return None
+        before = max(0, self.span_ns[0] - self.steps[0].start_ns)  # the step that ran when the first request came
+        return busy_ns(self.steps) - before
+
+    @property
     def utilisation(self) -> float | None:
         """Busy time of the engine / elapsed time from the first arrival on; None if steps are missing."""
         begun, ended = self.span_ns
-        return busy_ns(self.steps) / (ended - begun) if ended > begun and self.steps and self.complete else None
+        return None if self.busy_ns is None or ended <= begun else self.busy_ns / (ended - begun)
 
     def called(self, name: str) -> Run:
         """Return the same run under another name."""
@@ -121,11 +138,12 @@ def header_of(
 
 
 def steps_of(requests: Sequence[RequestRecord], steps: Iterable[StepRecord]) -> tuple[StepRecord, ...]:
-    """Return the steps between the first start and the end of requests, their neighbours' steps included."""
-    starts = [record.started_ns for record in requests if record.started_ns is not None]
-    if not starts:
+    """Return the steps between the first arrival and the end of requests, those of neighbours included: a request
+    that waits does so for theirs.
+    """
+    if not requests:
         return ()
-    begun, ended = min(starts), max(record.finished_ns for record in requests)
+    begun, ended = min(record.arrival_ns for record in requests), max(record.finished_ns for record in requests)
     # A tuple first: the engine's thread adds steps meanwhile.
     return tuple(step for step in tuple(steps) if step.start_ns < ended and step.end_ns > begun)
 

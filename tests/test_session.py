@@ -679,7 +679,7 @@ def test_shares_and_the_rest_are_exactly_the_busy_time(scripted_session: Make, i
 def two(monkeypatch: pytest.MonkeyPatch, no_engine_threads: None) -> Iterator[tuple[Session, Session]]:
     """Two sessions that would each hold vLLM, with a scripted engine in its place."""
     monkeypatch.setattr(loading_module, "_holder", None)
-    monkeypatch.setattr(session_module, "_vllm_factory", lambda *wanted: lambda on_worker: ScriptedEngine())
+    monkeypatch.setattr(session_module, "_engine", lambda *wanted: lambda on_worker: ScriptedEngine())
     sessions = Session("one"), Session("two")
     yield sessions
     for session in sessions:
@@ -726,7 +726,7 @@ def test_a_session_whose_load_failed_holds_nothing(
         raise ModelError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session_module, "_vllm_factory", lambda *wanted: failing)
+        patch.setattr(session_module, "_engine", lambda *wanted: failing)
         with pytest.raises(ModelError):
             first.load()
     second.load()

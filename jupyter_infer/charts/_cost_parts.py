@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jupyter_infer.metrics import busy_ns, phases
+from jupyter_infer.metrics import phases
 from jupyter_infer.numbers import format_ns
 from jupyter_infer.pricing import MachinePrice, format_usd
 from jupyter_infer.records import RequestRecord
@@ -83,8 +83,8 @@ def parts_of(run: Run) -> Parts:
     begun, ended = run.span_ns
     sums = {phase: sum(shared_ns(record)[phase] or 0 for record in run.requests) for phase in SHARED}
     unattributed = idle = None
-    if run.steps and run.complete:
-        busy, shared = busy_ns(run.steps), sum(sums.values())
+    if (busy := run.busy_ns) is not None:
+        shared = sum(sums.values())
         if shared <= busy <= ended - begun:  # else steps and records contradict each other, and there is no figure
             unattributed, idle = busy - shared, ended - begun - busy
     return Parts(ended - begun, sums["prefill"], sums["decode"], sums["stalled"], unattributed, idle)

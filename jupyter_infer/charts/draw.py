@@ -26,8 +26,8 @@ KINDS = {
 """The kinds of chart, and what each shows. Each is `KIND_chart` in a module of its name."""
 
 
-def draw(kind: str, runs: Sequence[Run], *, title: str = "", **options: Any) -> Chart:
-    """Return a chart of a run, or of several for ``"compare"``.
+def draw(kind: str, runs: Sequence[Run], /, *, title: str = "", **options: Any) -> Chart:
+    """Return a chart of a run, or of several for ``"compare"``; `title` says in a line what was run.
 
     Raises
     ------

@@ -5,7 +5,7 @@ Runs with the same settings are repeats, an *arm*. How far repeats lie apart is 
 
 from __future__ import annotations
 
-from jupyter_infer.comparison.arms import Arm, arms, cache_state, differences, settings, unfair
+from jupyter_infer.comparison.arm import Arm, arms, cache_state, differences, settings, unfair
 from jupyter_infer.comparison.figures import METRICS, UNKNOWN, Metric, measure
 from jupyter_infer.comparison.noise import (
     HIGHER,

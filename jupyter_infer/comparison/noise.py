@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from jupyter_infer.comparison.arms import Arm
+from jupyter_infer.comparison.arm import Arm
 from jupyter_infer.comparison.figures import METRICS, UNKNOWN
 
 __all__ = ["HIGHER", "LOWER", "SAME", "UNDECIDED", "Difference", "Spread", "compare", "spread"]

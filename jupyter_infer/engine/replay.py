@@ -1,8 +1,8 @@
 """An engine that plays a recorded run again, where no model can run: its answers, its steps and their times.
 
 It speaks through the same `Engine` as vLLM, so cells, charts and widgets work on it, and all that they show says that
-it is a replay. A request is answered by the recorded one of the same prompt. A step is played whole, with the
-neighbours that it had; its time is the recorded one, and so is the wait of a request before its first step.
+it is a replay. A request is answered by a recorded one of the same prompt (`replay_answers`). A step is played whole,
+with the neighbours that it had; its time is the recorded one, and so is the wait of a request before its first step.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 
 from jupyter_infer.engine.protocol import EngineRequest, Message, Progress, Rendered, SampleOutput, StepResult
-from jupyter_infer.errors import ConfigError, ModelError, PromptError, nearest
-from jupyter_infer.jsonl import read_file
-from jupyter_infer.records import EngineInfo, LoadStage, RequestRecord, StepRecord, StepWork, TokenEvent
+from jupyter_infer.engine.replay_answers import Answers
+from jupyter_infer.errors import ConfigError, ModelError
+from jupyter_infer.jsonl import SUFFIX, read_file
+from jupyter_infer.records import REPLAY_OF, EngineInfo, LoadStage, RequestRecord, StepRecord, TokenEvent
 from jupyter_infer.run import Run
 
 __all__ = ["ReplayEngine", "is_recording", "prepare"]
 
-SUFFIX = ".jsonl"
-PROMPTS_SHOWN = 5
+WAIT_NS = 100_000_000  # slept at a time before a step, for requests may come or be cancelled meanwhile
 
 
 def is_recording(model: str) -> bool:
@@ -49,7 +49,8 @@ def prepare(model: str, settings: Mapping[str, Any], progress: Progress) -> Call
         runs = read_file(model)
     except OSError as error:
         raise ModelError(f"{model} cannot be read: {error.strerror or error}") from None
-    engine = ReplayEngine(runs[-1], name=Path(model).name)
+    name = Path(model).name
+    engine = ReplayEngine(runs[-1], name=name if len(runs) == 1 else f"the last of the {len(runs)} runs of {name}")
     return lambda progress: engine
 
 
@@ -59,7 +60,7 @@ class _Playing:
 
     request_id: str
     record: RequestRecord
-    steps: list[int]  # places in the run of the steps that computed something of it
+    steps: Sequence[int]  # places in the run of the steps that did something to it
     events: dict[int, list[TokenEvent]]  # by index of their step
     added_ns: int
     at: int = 0  # how many of its steps were played
@@ -104,8 +105,10 @@ class ReplayEngine:
             raise ConfigError(f"{name} does not hold all steps of its requests, so they cannot be played again")
         self._run, self._name = run, name
         self._clock, self._sleep = clock, sleep or (lambda duration_ns: time.sleep(duration_ns / 1e9))
+        self._places = _places(run)
         self._open: dict[str, _Playing] = {}
-        self._used: set[str] = set()
+        self._answers = Answers(run.requests, {name for name, places in self._places.items() if places}, name)
+        self._names: dict[str, str] = {}  # what a recorded request was called in the step that had it last
         self._index = run.steps[0].index
         self._end_ns = 0
         self._free: int | None = None
@@ -117,59 +120,31 @@ class ReplayEngine:
         notice = f"a replay of {self._name}: answers and times are those that were recorded, nothing is computed"
         if engine is None:
             engine = EngineInfo(record.model, "an engine", "n/a", "n/a", 0, 0, None, None, 0, 0, 0, None)
-        return replace(
-            engine,
-            model=f"{engine.model} (replay)",
-            engine=f"replay of {engine.engine}",
-            load_ns=None,
-            notices=(notice,),
-        )
+        if not engine.is_replay:  # a replay that was recorded says so already
+            engine = replace(engine, model=f"{engine.model} (replay)", engine=f"{REPLAY_OF}{engine.engine}")
+        return replace(engine, load_ns=None, notices=(notice,))
 
     def render(self, prompt: str | Sequence[Message], *, template: bool = True) -> Rendered:
         """Return the recorded prompt of what was asked; its token ids were not recorded, only how many there were."""
-        text = prompt if isinstance(prompt, str) else str(prompt[-1].get("content", "")) if prompt else ""
-        if not text.strip():
-            raise PromptError("the prompt is empty; write the question below the %%infer line")
-        for record in self._run.requests:
-            if text == record.prompt or (record.label == text[: len(record.label)] and text.strip() in record.prompt):
-                return Rendered(record.prompt, tuple(range(record.prompt_tokens)))
-        labels = list(dict.fromkeys(record.label for record in self._run.requests))
-        there = ", ".join(repr(label[:60]) for label in labels[:PROMPTS_SHOWN])
-        more = f" and {len(labels) - PROMPTS_SHOWN} more" if len(labels) > PROMPTS_SHOWN else ""
-        raise PromptError(f"{self._name} has no such prompt{nearest(text[:60], labels)}; it has {there}{more}")
+        record = self._answers.find(prompt, template=template)
+        return Rendered(record.prompt, tuple(range(record.prompt_tokens)))
 
     def tokens(self, text: str) -> list[tuple[int, str]]:
         """Refuse: a recording has no tokenizer."""
-        raise ConfigError("a replay has no tokenizer; type %infer load to get a model")
+        raise ConfigError("a replay has no tokenizer; load a model: %infer load MODEL")
 
     def admit(self, prompt: Rendered, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the sampling values that were recorded; refuses others."""
-        matching = [record for record in self._run.requests if record.prompt == prompt.text]
-        for record in matching:
-            if sampling.items() <= record.sampling.items() and self._steps_of(record):
-                return record.sampling
-        if any(sampling.items() <= record.sampling.items() for record in matching):
-            raise PromptError("this request was aborted before a step; there is nothing to play again")
-        values = matching[0].sampling if matching else {}
-        name, value = next((name, value) for name, value in sampling.items() if values.get(name) != value)
-        raise ConfigError(f"{self._name} was recorded with {name} {values.get(name)!r}, not {value!r}; leave it out")
+        """Return the sampling values of the recorded request whose turn it is; refuses values that none had."""
+        return self._answers.choose(prompt.text, sampling).sampling
 
     def add(self, request: EngineRequest) -> None:
-        """Begin to play the recorded request of the same prompt and values that was not played yet, or longest ago."""
-        same = [
-            record
-            for record in self._run.requests
-            if record.prompt == request.prompt.text and record.sampling == request.sampling and self._steps_of(record)
-        ]
-        if all(record.request_id in self._used for record in same):
-            self._used -= {record.request_id for record in same}
-        record = next(record for record in same if record.request_id not in self._used)
-        self._used.add(record.request_id)
+        """Begin to play the recorded request that `admit` chose."""
+        record = self._answers.chosen(request.prompt.text, request.sampling)
         events: dict[int, list[TokenEvent]] = {}
         for sample in record.samples:
             for event in sample.events:
                 events.setdefault(event.step, []).append(event)
-        steps = self._steps_of(record)
+        steps = self._places[record.request_id]
         self._open[request.request_id] = _Playing(request.request_id, record, steps, events, self._clock())
 
     def abort(self, request_ids: Collection[str]) -> None:
@@ -178,13 +153,19 @@ class ReplayEngine:
             self._open.pop(request_id, None)
 
     def step(self) -> StepResult:
-        """Play the earliest recorded step that an open request has not had."""
+        """Play the earliest recorded step that an open request has not had, or wait for it for a while."""
         if not self._open:
             return StepResult()
         place = min(playing.steps[playing.at] for playing in self._open.values())
         recorded = self._run.steps[place]
-        now = {p.record.request_id: p for p in self._open.values() if p.steps[p.at] == place}
+        now: dict[str, _Playing] = {}
+        for playing in self._open.values():  # the same one twice is played one after the other
+            if playing.steps[playing.at] == place:
+                now.setdefault(playing.record.request_id, playing)
         begun_ns = max(self._end_ns, *(playing.due_ns(recorded) for playing in now.values()))
+        if (wait_ns := begun_ns - self._clock()) > 0:
+            self._sleep(min(wait_ns, WAIT_NS))
+            return StepResult()  # whoever came meanwhile is in it, or is gone
         step = self._shifted(recorded, begun_ns - recorded.start_ns, now)
         if (wait_ns := step.end_ns - self._clock()) > 0:
             self._sleep(wait_ns)
@@ -215,28 +196,21 @@ class ReplayEngine:
         """End."""
         self._open.clear()
 
-    def _steps_of(self, record: RequestRecord) -> list[int]:
-        name = record.request_id
-        return [
-            place for place, step in enumerate(self._run.steps) if any(work.request_id == name for work in step.work)
-        ]
-
     def _shifted(self, step: StepRecord, by_ns: int, now: Mapping[str, _Playing]) -> StepRecord:
         """Return a step at its time and with the names of the replay; who is not asked keeps another name."""
-        open_records = {playing.record.request_id for playing in self._open.values()}
+        elsewhere = {playing.record.request_id for playing in self._open.values()} - set(now)
 
         def named(name: str) -> str:
             return now[name].request_id if name in now else f"{name} of the recording"
 
-        def renamed(names: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-            return tuple((named(name), sample) for name, sample in names)
-
         # Whoever is open but had this step before has it no second time.
-        work: tuple[StepWork, ...] = tuple(
-            msgspec.structs.replace(item, request_id=named(item.request_id))
-            for item in step.work
-            if item.request_id in now or item.request_id not in open_records
-        )
+        kept = [item for item in step.work if item.request_id not in elsewhere]
+        self._names |= {item.request_id: named(item.request_id) for item in kept}
+        freed = [  # also of who is over: under the name that it had
+            (named(name) if name in now else self._names.get(name, named(name)), sample)
+            for name, sample in step.freed
+            if name not in elsewhere
+        ]
         return replace(
             step,
             index=self._index,
@@ -245,9 +219,9 @@ class ReplayEngine:
             start_ns=step.start_ns + by_ns,
             computed_ns=step.computed_ns + by_ns,
             end_ns=step.end_ns + by_ns,
-            work=work,
-            preempted=renamed(step.preempted),
-            freed=renamed(step.freed),
+            work=tuple(msgspec.structs.replace(item, request_id=named(item.request_id)) for item in kept),
+            preempted=tuple((named(name), sample) for name, sample in step.preempted if name not in elsewhere),
+            freed=tuple(freed),
         )
 
     def _outputs(self, playing: _Playing, index: int) -> Iterator[SampleOutput]:
@@ -269,3 +243,18 @@ class ReplayEngine:
             for sample in record.samples:
                 if sample.index not in playing.given:
                     yield SampleOutput(playing.request_id, sample.index, finish_reason=sample.finish_reason)
+
+
+def _places(run: Run) -> dict[str, list[int]]:
+    """Return the places of the steps that computed something of each request, gave it something or preempted it."""
+    given: dict[int, set[str]] = {}
+    for record in run.requests:
+        for sample in record.samples:
+            for event in sample.events:
+                given.setdefault(event.step, set()).add(record.request_id)
+    places: dict[str, list[int]] = {record.request_id: [] for record in run.requests}
+    for place, step in enumerate(run.steps):
+        names = {work.request_id for work in step.work} | {name for name, _ in step.preempted}
+        for name in (names | given.get(step.index, set())) & places.keys():
+            places[name].append(place)
+    return places

@@ -73,8 +73,10 @@ class EngineWorker:
 
     @property
     def occupied(self) -> bool:
-        """Whether there is an engine, or one is on its way."""
-        return self._loads > 0 or self._engine is not None or self._closing  # in this order
+        """Whether there is an engine that has the process for itself, or one is on its way."""
+        if self._loads > 0 or ((engine := self._engine) is not None and not engine.info.is_replay):  # in this order
+            return True
+        return self._closing
 
     @property
     def leaving(self) -> bool:

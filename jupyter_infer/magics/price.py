@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from jupyter_infer.api_prices import api_price
 from jupyter_infer.errors import ConfigError, nearest
 from jupyter_infer.magics.line import Option, parse_line, split_line
-from jupyter_infer.metrics import busy_ns
 from jupyter_infer.numbers import format_ns, format_share
 from jupyter_infer.pricing import DEFAULT_PRICE, ApiPrice, MachinePrice, api_blended, format_usd, per_million
 
@@ -56,7 +55,7 @@ def _per_million(session: Session) -> list[str]:
         return []
     run = runs[-1]
     records, (begun, ended) = run.requests, run.span_ns
-    busy, elapsed = (busy_ns(run.steps), ended - begun) if run.utilisation is not None else (None, None)
+    busy, elapsed = run.busy_ns, ended - begun
     machine = per_million(records, session.price, busy_ns=busy, elapsed_ns=elapsed)
     share = format_share(busy, elapsed)
     span = f" (busy {format_ns(busy)} of {format_ns(elapsed)})" if machine.utilisation is not None else ""

@@ -117,10 +117,10 @@ def test_no_script_reads_a_formula_in_a_table() -> None:
 def test_the_phases_are_drawn_with_their_reading_on_the_card() -> None:
     chart = draw("phases", [a_run()], title="✓ three")
     assert chart.title == "✓ three"
-    assert chart.reading.startswith("3 requests answered in ")
-    assert "3 requests answered in" in json.dumps(chart.figure.to_dict()["layout"]["annotations"], default=str).replace(
-        "<br>", " "
-    )
+    assert chart.reading.startswith("3 requests were answered in ")
+    assert "3 requests were answered in" in json.dumps(
+        chart.figure.to_dict()["layout"]["annotations"], default=str
+    ).replace("<br>", " ")
     assert "✓ three" in chart._repr_mimebundle_()["text/html"]
 
 

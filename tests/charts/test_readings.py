@@ -55,16 +55,14 @@ def test_many_requests_have_their_wall_time_and_their_median() -> None:
     ]
     # queued 1,110 of 20 + 40 + 200 + 400 + 1,100 + 400 = 2,160 ms
     assert read(*records) == (
-        "3 requests answered in 1.7 s; half of them had their first token after 200 ms, "
-        "and queued took 51 % of all their time."
+        "3 requests were answered in 1.7 s; their median TTFT was 200 ms, and queued took 51 % of all their time."
     )
 
 
 def test_who_did_not_answer_is_counted_and_in_no_median() -> None:
     answered = [make_record(name, queued=0, prefill=100, tokens=2, itl=300) for name in "ab"]
     assert read(aborted_in_queue(), *answered, aborted_in_prefill()) == (
-        "2 of 4 requests answered in 400 ms; half of them had their first token after 100 ms, "
-        "and decode took 75 % of all their time."
+        "2 of 4 requests were answered in 400 ms; their median TTFT was 100 ms, and decode took 75 % of all their time."
     )
 
 
@@ -81,4 +79,4 @@ def test_a_run_of_nothing() -> None:
 
 def test_a_thousand_is_written_as_one() -> None:
     records = [make_record(f"r{n}", queued=0, prefill=100, tokens=1) for n in range(1200)]
-    assert read(*records).startswith("1,200 requests answered in 100 ms; ")
+    assert read(*records).startswith("1,200 requests were answered in 100 ms; ")

@@ -238,11 +238,11 @@ def test_a_load_that_was_interrupted_and_then_failed_holds_nothing(
 
     first, second = Session("one"), Session("two")
     with monkeypatch.context() as patch:
-        patch.setattr(session_module, "_vllm_factory", lambda *wanted: fail)
+        patch.setattr(session_module, "_engine", lambda *wanted: fail)
         with pytest.raises(KeyboardInterrupt):
             first.load(progress=interrupt)
         settled(lambda: not first._worker.occupied, "it is never over")
-    monkeypatch.setattr(session_module, "_vllm_factory", lambda *wanted: lambda on_worker: ScriptedEngine())
+    monkeypatch.setattr(session_module, "_engine", lambda *wanted: lambda on_worker: ScriptedEngine())
     assert second.generate("Hi").text == "Hello, world."
     with pytest.raises(EngineBusy, match=r"Session\(scripted, idle\) holds this process's engine"):
         first.load()
