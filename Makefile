@@ -13,10 +13,11 @@ PYTHON ?= $(or $(shell for python in $(VENV)/bin/python python3 python3.12 pytho
 
 SETUP = $(PYTHON) tools/setup_env.py venv --venv $(VENV) $(if $(ENGINE),--engine $(ENGINE))
 TESTS = $(VENV)/bin/python tools/run_tests.py
+LAB = GOMP_SPINCOUNT=10000 $(VENV)/bin/jupyter lab $(AS_ROOT) $(ARGS) notebooks/quickstart.ipynb
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check test-unit test-integration test-notebooks test-browser dev clean \
+.PHONY: help demo lab test check test-js test-unit test-integration test-notebooks test-browser dev watch clean \
 	setup-lab setup-check setup-model setup-all
 .NOTPARALLEL:
 
@@ -28,13 +29,16 @@ demo: setup-lab  ## answer one prompt in the terminal, and show where the time w
 	@echo; echo "Now the notebook: make lab"
 
 lab: setup-lab  ## open the quick start in JupyterLab
-	@GOMP_SPINCOUNT=10000 $(VENV)/bin/jupyter lab $(AS_ROOT) $(ARGS) notebooks/quickstart.ipynb
+	@$(LAB)
 
-test: setup-all  ## run everything: ruff, mypy, unit, integration, notebook and browser tests
+test: setup-all  ## run everything: ruff, mypy, js, unit, integration, notebook and browser tests
 	@$(TESTS)
 
-check: setup-check  ## what a commit must pass: ruff, mypy and the unit tests
-	@$(TESTS) ruff mypy unit
+check: setup-check  ## what a commit must pass: ruff, mypy, the front end's checks and the unit tests
+	@$(TESTS) ruff mypy js unit
+
+test-js: setup-check  ## only the front end: Biome, types and its tests
+	@$(TESTS) js
 
 test-unit: setup-check  ## only the unit tests
 	@$(TESTS) unit
@@ -50,9 +54,13 @@ test-browser: setup-all  ## only the tests that run JupyterLab in Chromium
 
 dev: setup-all  ## set up everything for work on the code, and say how to go on
 	@echo "The project is installed as it lies here. Activate it: . $(VENV)/bin/activate"
+	@echo "Widgets that change as js/ is edited: make watch"
+
+watch: setup-all  ## JupyterLab with widgets that change as js/ is edited
+	@$(VENV)/bin/python tools/front_end.py watch & trap "kill $$!" EXIT; ANYWIDGET_HMR=1 $(LAB)
 
 clean:  ## remove what tools left behind; the environment stays
-	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis js/node_modules jupyter_infer/static
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 setup-lab:

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from jupyter_infer.result import Refused, Result
     from jupyter_infer.results import Results
     from jupyter_infer.session import Session, current_session
+    from jupyter_infer.widgets import EngineStatus
 
 __all__ = [
     "EngineInfo",
+    "EngineStatus",
     "InferError",
     "MachinePrice",
     "Recording",
@@ -49,6 +51,7 @@ _HOME = {
     **dict.fromkeys(("Refused", "Result"), "result"),
     "Results": "results",
     **dict.fromkeys(("Session", "current_session"), "session"),
+    "EngineStatus": "widgets",
 }
 
 

@@ -19,6 +19,7 @@ LAYERS = (
     {"records", "config", "numbers"},
     {
         "metrics",
+        "gaps",
         "outliers",
         "pool",
         "pool_rebuild",

@@ -20,6 +20,7 @@ PLAIN = (*PYTEST, "-p", "no:nbval")  # importing it takes seconds, and only note
 PARTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "ruff": (("-m", "ruff", "check"), ("-m", "ruff", "format", "--check")),
     "mypy": (("-m", "mypy"),),
+    "js": tuple(("tools/front_end.py", command) for command in ("build", "lint", "types", "test")),
     "unit": ((*PLAIN, "-m", "not integration and not browser"),),
     # Two files at a time: most of it is importing vLLM and loading models, each on one core.
     "integration": ((*PLAIN, "-m", "integration", "-n", "2", "--dist", "loadfile"),),

@@ -85,6 +85,7 @@ def _set_up(arguments: argparse.Namespace) -> None:
         venv = Venv(arguments.venv.absolute(), engine)
         venv.make()
         venv.install(arguments.extras.split(","))
+        venv.build_front_end()
         if engine == "cpu":
             get_libraries()
         if arguments.model:
@@ -213,6 +214,18 @@ class Venv:
             output(str(self.python), "-m", "compileall", "-q", "-j", "0", "-x", "/tests/", *packages, timeout_s=1800)
         mend(str(self.python))
         self._write_state(**self._identity(), key=key, extras=wanted)
+
+    def build_front_end(self) -> None:
+        """Build the widgets' front end, unless it is that of the present sources; installing the project did it."""
+        import front_end  # beside this file, and not readable to an old Python
+
+        if front_end.FrontEnd(ROOT).is_built:
+            say("the widgets' front end is up to date")
+            return
+        with step("building the widgets' front end"):
+            # With pip, which brings a Node where there is none.
+            advice = "the widgets' front end could not be built; mend what is said above, then run this again"
+            self._pip("install", "--no-deps", "--editable", str(ROOT), advice=advice)
 
     def fetch_model(self) -> None:
         """Get the default model; quick if it is there."""

@@ -69,7 +69,7 @@ def test_make_says_what_to_do_without_a_python(make: Make, tmp_path: Path) -> No
     assert "PYTHON=" in done.stderr
 
 
-@pytest.mark.parametrize("target", ["test-unit", "test-integration", "test-notebooks", "test-browser"])
+@pytest.mark.parametrize("target", ["test-js", "test-unit", "test-integration", "test-notebooks", "test-browser"])
 def test_each_part_has_a_target(make: Make, target: str) -> None:
     typed = make(target, "PYTHON=python3", "VENV=/tmp/v").stdout
     assert typed.endswith(f"/tmp/v/bin/python tools/run_tests.py {target.removeprefix('test-')}\n")

@@ -56,4 +56,4 @@ def test_an_interrupt_fails_and_still_shows_the_times(capsys: pytest.CaptureFixt
 
 def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_tests.main(["unti"], Runner()) == 2
-    assert "'unti'; there is: ruff, mypy, unit" in capsys.readouterr().err
+    assert "'unti'; there is: ruff, mypy, js, unit" in capsys.readouterr().err
