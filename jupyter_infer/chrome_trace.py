@@ -7,10 +7,10 @@ Nanoseconds stay exact as decimals of a microsecond.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from jupyter_infer.metrics import phases
 from jupyter_infer.records import RequestRecord, StepRecord
 from jupyter_infer.run import Run
 
@@ -57,7 +57,8 @@ def _step(step: StepRecord, origin: int, blocks: int | None) -> Iterator[dict[st
         yield _slice(part, ENGINE, 1, at, length)
         at += length
     counts = {"running": step.running, "waiting": step.waiting}
-    yield {"ph": "C", "name": "requests", "pid": ENGINE, "ts": _us(step.end_ns - origin), "args": counts}
+    planned = _us(max(step.planned_ns, step.start_ns) - origin)
+    yield {"ph": "C", "name": "requests", "pid": ENGINE, "ts": planned, "args": counts}
     if step.kv_blocks_free is not None and blocks is not None:
         held = {"held": blocks - step.kv_blocks_free}
         yield {"ph": "C", "name": "KV blocks", "pid": ENGINE, "ts": _us(step.end_ns - origin), "args": held}
@@ -77,16 +78,15 @@ def _work_facts(work: Any) -> dict[str, Any]:
 
 
 def _request(record: RequestRecord, sample: int, track: int, origin: int) -> Iterator[dict[str, Any]]:
-    times = phases(record)
     several = len(record.samples) > 1
     yield _name("thread_name", REQUESTS, track, f"{record.request_id}{f'/{sample}' if several else ''} {record.label}")
     facts: dict[str, Any] = {"prompt_tokens": record.prompt_tokens, "cached_tokens": record.cached_tokens}
     facts |= {"finish_reason": record.finish_reason, "shared_ms": _ms(record.shared_ns)}
-    starts = (record.arrival_ns, record.started_ns, record.first_token_ns)
-    lengths = (times.queued_ns, times.prefill_ns, times.decode_ns)
-    for phase, start, length in zip(("queued", "prefill", "decode"), starts, lengths, strict=True):
-        if start is not None and length is not None:
-            yield _slice(phase, REQUESTS, track, start - origin, length, facts)
+    given = [event.time_ns for event in record.samples[sample].events if event.token_ids] if record.samples else []
+    edges = (record.arrival_ns, record.started_ns, min(given, default=None), max(given, default=None))
+    for phase, (start, end) in zip(("queued", "prefill", "decode"), itertools.pairwise(edges), strict=True):
+        if start is not None and end is not None:
+            yield _slice(phase, REQUESTS, track, start - origin, end - start, facts)
     for event in record.samples[sample].events if record.samples else ():
         if event.token_ids:
             told = {"step": event.step, "text": event.text, "token_ids": list(event.token_ids)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_infer.errors import ConfigError, nearest
 from jupyter_infer.metrics import phases
-from jupyter_infer.pricing import ApiPrice, MachinePrice, cost
+from jupyter_infer.pricing import ApiPrice, MachinePrice, api_usd, cost
 from jupyter_infer.records import RequestRecord
 from jupyter_infer.run import Run
 
@@ -15,6 +15,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["TABLES", "Rows", "frame", "request_figures"]
+
+COLUMNS = {
+    "requests": [
+        *("request_id", "model", "text", "prompt_tokens", "cached_tokens", "output_tokens", "queued_s", "prefill_s"),
+        *("decode_s", "stalled_s", "ttft_s", "tpot_s", "e2e_s", "decode_tps", "prefill_tps", "shared_s", "wall_usd"),
+        *("shared_usd", "api_usd", "finish_reason"),
+    ],
+    "steps": [
+        *("step", "start_s", "duration_s", "schedule_s", "forward_s", "update_s", "cpu_s", "threads", "tokens"),
+        *("prefill_tokens", "recomputed_tokens", "decode_tokens", "draft_tokens", "accepted_tokens", "output_tokens"),
+        *("kv_tokens", "scheduled", "running", "waiting", "preempted", "evicted_blocks", "kv_blocks_free"),
+    ],
+    "tokens": ["request_id", "sample", "step", "time_s", "itl_s", "tokens", "token_ids", "text"],
+}
+"""Of a frame without a row."""
 
 Rows = Literal["requests", "steps", "tokens"]
 """What a row of a frame is."""
@@ -45,7 +60,7 @@ def request_figures(record: RequestRecord, price: MachinePrice | None, api_price
         "shared_s": _seconds(record.shared_ns),
         "wall_usd": money and money.wall_usd,
         "shared_usd": money and money.shared_usd,
-        "api_usd": money and money.api_usd,
+        "api_usd": None if api_price is None else api_usd(record, api_price),
         "finish_reason": record.finish_reason,
     }
 
@@ -77,7 +92,7 @@ def frame(runs: Sequence[Run], rows: str = "requests", *, named: bool = False) -
         for number, run in enumerate(runs, 1)
         for row in makers[rows](run)
     ]
-    return pd.DataFrame(made)
+    return pd.DataFrame(made, columns=None if made else [*(["run"] if named else []), *COLUMNS[rows]])
 
 
 def _request_rows(run: Run) -> Iterable[dict[str, Any]]:

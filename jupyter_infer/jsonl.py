@@ -7,7 +7,9 @@ version, and says so of others.
 from __future__ import annotations
 
 import glob
+import itertools
 import os
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,10 +23,11 @@ from jupyter_infer.errors import ConfigError
 from jupyter_infer.records import RequestRecord, StepRecord, to_json
 from jupyter_infer.run import Run, RunHeader
 
-__all__ = ["SCHEMA", "SCHEMA_VERSION", "SUFFIX", "read_file", "read_files", "target_of", "write_file"]
+__all__ = ["SCHEMA", "SCHEMA_VERSION", "SUFFIX", "read_file", "read_files", "target_of", "write_file", "write_whole"]
 
 SCHEMA = "jupyter-infer/run"
 SCHEMA_VERSION = 1
+LATEST_NS = 1 << 60  # 36 years after a machine began to count
 SUFFIX = ".jsonl"
 
 
@@ -46,8 +49,27 @@ class _Reading:
     steps: list[StepRecord] = field(default_factory=list)
     shown: dict[str, int] = field(default_factory=dict)
 
+    def add_request(self, record: RequestRecord, place: str) -> None:
+        if any(record.request_id == other.request_id for other in self.requests):
+            raise ConfigError(f"{place}: the request {record.request_id!r} stands twice")
+        known = (record.arrival_ns, record.started_ns, record.first_token_ns, record.last_token_ns)
+        events = [event.time_ns for sample in record.samples for event in sample.events]
+        times = [time for time in known if time is not None]
+        if times != sorted(times) or not all(0 <= time < LATEST_NS for time in (*times, *events, record.finished_ns)):
+            raise ConfigError(f"{place}: the times of the request {record.request_id!r} are in no order")
+        self.requests.append(record)
+
+    def add_step(self, step: StepRecord, place: str) -> None:
+        times = [max(step.planned_ns, step.start_ns), step.computed_ns, step.end_ns]
+        if times != sorted(times) or not (0 <= step.start_ns <= step.end_ns < LATEST_NS and step.scheduled_ns >= 0):
+            raise ConfigError(f"{place}: the times of step {step.index} are in no order")
+        if self.steps and (step.index <= self.steps[-1].index or step.start_ns < self.steps[-1].end_ns):
+            raise ConfigError(f"{place}: step {step.index} does not come after step {self.steps[-1].index}")
+        self.steps.append(step)
+
     def run(self, name: str) -> Run:
-        return Run(self.header, tuple(self.requests), tuple(self.steps), self.shown, name)
+        requests = sorted(self.requests, key=lambda record: record.arrival_ns)
+        return Run(self.header, tuple(requests), tuple(self.steps), self.shown, name)
 
 
 def write_file(path: str | Path, runs: Iterable[Run], *, append: bool = False) -> Path:
@@ -63,17 +85,29 @@ def write_file(path: str | Path, runs: Iterable[Run], *, append: bool = False) -
         If it cannot be written.
     """
     target = target_of(path)
-    real = target.resolve()  # what a link names is replaced, not the link
-    beside = real.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
-    before = b""
+    real, before = target.resolve(), b""
     if append and real.exists() and (before := real.read_bytes()).strip():
         read_file(target)
         before = before.removesuffix(b"\n") + b"\n"
+    lines = (f"{line}\n".encode() for run in runs for line in _lines(run))
+    return write_whole(target, itertools.chain([before], lines))
+
+
+def write_whole(target: Path, parts: Iterable[bytes]) -> Path:
+    """Write a file that is whole or as it was at any moment, and readable for whom it was; return its path.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    real = target.resolve()  # what a link names is replaced, not the link
+    beside = real.with_name(f".{os.getpid()}.{threading.get_ident()}.part")
     try:
         with beside.open("wb") as file:
-            file.write(before)
-            for run in runs:
-                file.writelines(f"{line}\n".encode() for line in _lines(run))
+            if real.exists():
+                shutil.copymode(real, beside)
+            file.writelines(parts)
         beside.replace(real)
     finally:
         beside.unlink(missing_ok=True)
@@ -125,11 +159,11 @@ def read_file(path: str | Path) -> list[Run]:
             elif not runs:
                 raise ConfigError(f"{place}: a recorded run begins with its header; this file does not")
             elif line.request is not None:
-                runs[-1].requests.append(line.request)
+                runs[-1].add_request(line.request, place)
                 if line.first_shown_ns is not None:
                     runs[-1].shown[line.request.request_id] = line.first_shown_ns
             elif line.step is not None:
-                runs[-1].steps.append(line.step)
+                runs[-1].add_step(line.step, place)
             else:
                 raise ConfigError(f"{place} is neither a header nor a request nor a step")
     if not runs:
@@ -188,4 +222,6 @@ def _check_version(text: bytes, place: str) -> None:
     if schema != SCHEMA:
         raise ConfigError(f"{place} has the schema {schema!r}, and a recorded run has {SCHEMA!r}")
     if version != SCHEMA_VERSION:
-        raise ConfigError(f"{place} has version {version} of the schema, and this jupyter-infer reads {SCHEMA_VERSION}")
+        raise ConfigError(
+            f"{place} has version {version!r} of the schema, and this jupyter-infer reads {SCHEMA_VERSION}"
+        )

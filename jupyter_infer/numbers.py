@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["NOT_KNOWN", "format_count", "format_ns", "format_rate", "format_share"]
+__all__ = ["NOT_KNOWN", "axis_unit", "format_count", "format_ns", "format_rate", "format_share", "format_times"]
 
 NOT_KNOWN = "n/a"
 
@@ -53,3 +53,18 @@ def format_share(part: float | None, whole: float | None) -> str:
     if 0 < percent < 0.1:
         return "under 0.1 %"
     return f"{percent:.1f} %" if 0 < percent < 1 else f"{percent:.0f} %"
+
+
+def format_times(ratio: float | None) -> str:
+    """Return how many times one figure is another: ``1.3``, ``12``, ``1,840``."""
+    if ratio is None or not math.isfinite(ratio):
+        return NOT_KNOWN
+    # Rounded first, so that 9.96 is "10" and not "10.0" or "1e+01".
+    return f"{ratio:,.0f}" if abs(ratio) >= 9.95 else f"{ratio:.2g}"
+
+
+def axis_unit(most_ns: float) -> tuple[str, float]:
+    """Return the unit in which times up to `most_ns` have few digits on an axis, and its nanoseconds."""
+    if most_ns < 1e9:
+        return "ms", 1e6
+    return ("s", 1e9) if most_ns < 600e9 else ("min", 60e9)

@@ -7,65 +7,22 @@ named first where it is at least half of what the gap lasted too long.
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
+from jupyter_infer.gaps import Gap, Key, StepFacts, facts_of, gaps_of, name_of
 from jupyter_infer.numbers import format_count, format_ns, format_share
-from jupyter_infer.records import RequestRecord, StepRecord
 from jupyter_infer.run import Run
 
-__all__ = ["NOTHING", "Cause", "Gap", "Outlier", "StepFacts", "explain", "facts_of", "gaps_of", "names", "outliers"]
+__all__ = ["NOTHING", "Cause", "Outlier", "explain", "names", "outliers"]
 
 NOTHING = "nothing in the trace explains it"
 TIMES = 2  # a gap stands out if it is more than so many medians of its request long …
 ABOVE_NS = 5_000_000  # … and at least so much longer than one
 OFF_CPU = 0.3  # part of a step's time, from which the thread was kept off the CPU: it takes part in computing
 NOTABLE = 0.25  # part of a step's tokens, from which somebody's prompt explains a step
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """The time between two consecutive steps that gave tokens to a sample: one ITL, however many tokens came."""
-
-    request_id: str
-    sample: int
-    after: int  # the step that gave the tokens before
-    step: int
-    begun_ns: int
-    ended_ns: int
-    tokens: int
-
-    @property
-    def ns(self) -> int:
-        """The ITL."""
-        return self.ended_ns - self.begun_ns
-
-
-@dataclass(frozen=True, slots=True)
-class StepFacts:
-    """What a step computed, by whose it was; made once a step, since each of its tokens asks for it."""
-
-    step: StepRecord
-    keys: frozenset[tuple[str, int]]  # (request id, sample) of all that it computed
-    prefill: dict[str, int]  # prompt tokens by request id
-    recomputed: dict[str, int]
-    joined: frozenset[str]  # entered the batch in this step
-    drafts: int
-    accepted: int
-    tokens: int
-
-    @property
-    def requests(self) -> int:
-        """Number of requests that it computed something of."""
-        return len({request_id for request_id, _ in self.keys})
-
-    @property
-    def on_cpu(self) -> float | None:
-        """Part of its own time that the worker's thread was on a CPU; None if it was not measured."""
-        # No step computes without a CPU: 0 is a clock that does not run.
-        return self.step.cpu_ns / self.step.duration_ns if self.step.cpu_ns and self.step.duration_ns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,34 +50,13 @@ class Outlier:
         return "; ".join(cause.text for cause in self.causes) or NOTHING
 
 
-def gaps_of(record: RequestRecord) -> list[Gap]:
-    """Return the gaps of all samples of a request, those of a sample in order."""
-    return [
-        Gap(
-            record.request_id,
-            sample.index,
-            before.step,
-            event.step,
-            before.time_ns,
-            event.time_ns,
-            len(event.token_ids),
-        )
-        for sample in record.samples
-        for before, event in pairwise([event for event in sample.events if event.token_ids])
-    ]
-
-
-def facts_of(steps: Iterable[StepRecord]) -> dict[int, StepFacts]:
-    """Return the facts of steps by their index."""
-    return {step.index: _facts(step) for step in steps}
-
-
 def outliers(run: Run, facts: Mapping[int, StepFacts] | None = None) -> list[Outlier]:
     """Return the gaps that stand out from their request's median, the longest first."""
     facts = facts_of(run.steps) if facts is None else facts
     threads = Counter(step.threads for step in run.steps if step.threads)
     usual = threads.most_common(1)[0][0] if threads else None
     on_cpu = run.engine is None or run.engine.device != "cuda"  # there, the thread waits for the GPU by design
+    indices = sorted(facts)
     found = []
     for record in run.requests:
         gaps = gaps_of(record)
@@ -128,9 +64,10 @@ def outliers(run: Run, facts: Mapping[int, StepFacts] | None = None) -> list[Out
         late = [gap for gap in gaps if gap.ns > TIMES * median and gap.ns - median >= ABOVE_NS]
         if not late:
             continue
-        beside = statistics.median(facts[gap.step].requests for gap in gaps if gap.step in facts) if facts else None
+        known = [facts[gap.step].requests for gap in gaps if gap.step in facts]
+        beside = statistics.median(known) if known else None
         for gap in late:
-            causes = explain(gap, facts, median_ns=median, beside=beside, threads=usual, on_cpu=on_cpu)
+            causes = explain(gap, facts, indices, median_ns=median, beside=beside, threads=usual, on_cpu=on_cpu)
             found.append(Outlier(gap, median, causes))
     return sorted(found, key=lambda outlier: -outlier.gap.ns)
 
@@ -138,6 +75,7 @@ def outliers(run: Run, facts: Mapping[int, StepFacts] | None = None) -> list[Out
 def explain(
     gap: Gap,
     facts: Mapping[int, StepFacts],
+    indices: Sequence[int],
     *,
     median_ns: float,
     beside: float | None = None,
@@ -152,6 +90,8 @@ def explain(
         The gap.
     facts
         The facts of the steps, by index.
+    indices
+        Their indices in order.
     median_ns
         The median ITL of its request.
     beside
@@ -163,11 +103,11 @@ def explain(
     """
     if gap.step not in facts:
         return (Cause("forgotten", f"step {gap.step} is no longer remembered"),)
-    indices = range(gap.after + 1, gap.step + 1)
-    within = [facts[index] for index in indices if index in facts]
-    key = (gap.request_id, gap.sample)
-    preempted = _preempted(within, gap, key)
-    causes = preempted or _left_out(within, gap, key)
+    # Not by counting: between two numbers of a file there may be any number of others.
+    begun = min(bisect_right(indices, gap.after), bisect_left(indices, gap.step))
+    within = [facts[index] for index in indices[begun : bisect_right(indices, gap.step)]]
+    preempted = _preempted(within, gap)
+    causes = preempted or _left_out(within, gap)
     causes += (computed := _computed(within, gap))
     if beside and not computed and (crowd := within[-1].requests) >= max(2 * beside, beside + 2):
         causes.append(
@@ -177,7 +117,7 @@ def explain(
     if fewer:
         causes.append(Cause("threads", f"fewer threads ({fewer[0].step.threads} instead of {threads})"))
     measured = _machine(within) if on_cpu else []
-    measured += _between(within, gap) if len(within) == len(indices) else []
+    measured += _between(within, gap) if len(within) == gap.step - gap.after else []
     excess = gap.ns - median_ns
     first = [cause for cause in measured if not preempted and (cause.ns or 0) >= excess / 2]
     return (*first, *causes, *(cause for cause in measured if cause not in first))
@@ -188,57 +128,42 @@ def names(request_ids: Sequence[str]) -> str:
     return " and ".join(request_ids) if len(request_ids) <= 2 else f"{format_count(len(request_ids))} requests"
 
 
-def _facts(step: StepRecord) -> StepFacts:
-    prefill: dict[str, int] = {}
-    recomputed: dict[str, int] = {}
-    for work in step.work:
-        if work.prefill_tokens:
-            prefill[work.request_id] = prefill.get(work.request_id, 0) + work.prefill_tokens
-        if work.recomputed_tokens:
-            recomputed[work.request_id] = recomputed.get(work.request_id, 0) + work.recomputed_tokens
-    return StepFacts(
-        step=step,
-        keys=frozenset((work.request_id, work.sample) for work in step.work),
-        prefill=prefill,
-        recomputed=recomputed,
-        joined=frozenset(work.request_id for work in step.work if work.cached_tokens is not None),
-        drafts=sum(work.draft_tokens for work in step.work),
-        accepted=sum(work.accepted_tokens for work in step.work),
-        tokens=step.tokens,
-    )
-
-
-def _preempted(within: Sequence[StepFacts], gap: Gap, key: tuple[str, int]) -> list[Cause]:
-    lost = [one.step.index for one in within if key in one.step.preempted]
+def _preempted(within: Sequence[StepFacts], gap: Gap) -> list[Cause]:
+    lost = [one.step.index for one in within if gap.key in one.step.preempted]
     if not lost:
         return []
-    again = sum(one.recomputed.get(gap.request_id, 0) for one in within)
+    again = sum(one.recomputed.get(gap.key, 0) for one in within)
     tail = f" and computed {format_count(again)} tokens again" if again else ""
-    return [Cause("preempted", f"{gap.request_id} was preempted in step {lost[0]}{tail}")]
+    return [Cause("preempted", f"{gap.name} was preempted in step {lost[0]}{tail}")]
 
 
-def _left_out(within: Sequence[StepFacts], gap: Gap, key: tuple[str, int]) -> list[Cause]:
-    without = [one.step.index for one in within if key not in one.keys]
-    return [Cause("left out", f"{gap.request_id} was not in {_steps(without)}")] if without else []
+def _left_out(within: Sequence[StepFacts], gap: Gap) -> list[Cause]:
+    without = [one.step.index for one in within if gap.key not in one.keys]
+    return [Cause("left out", f"{gap.name} was not in {_steps(without)}")] if without else []
 
 
 def _computed(within: Sequence[StepFacts], gap: Gap) -> list[Cause]:
     """Return what the steps computed besides: prompts of others, and what others had lost."""
+
+    def called(key: Key) -> str:
+        return name_of(*key) if key[0] == gap.request_id else key[0]
+
     causes = []
     for kind, what in (("prefill", "prompt tokens"), ("recomputed", "lost tokens")):
         tokens: Counter[str] = Counter()
         steps = []
         for one in within:
             table = one.prefill if kind == "prefill" else one.recomputed
-            others = {name: count for name, count in table.items() if name != gap.request_id}
-            if sum(others.values()) >= NOTABLE * one.tokens and others:
-                tokens.update(others)
+            others = {key: count for key, count in table.items() if key != gap.key}
+            if others and sum(others.values()) >= NOTABLE * one.tokens:
+                for key, own in others.items():
+                    tokens[called(key)] += own
                 steps.append(one)
         if not steps:
             continue
         again = " again" if kind == "recomputed" else ""
-        joined = frozenset[str]().union(*(one.joined for one in steps))
         whose = names(list(tokens))
+        joined = {called(key) for one in steps for key in one.joined}
         if kind == "prefill" and len(tokens) > 1 and joined >= set(tokens):
             whose += ", which joined"
         count = format_count(tokens.total())

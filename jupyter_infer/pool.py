@@ -132,31 +132,27 @@ class Pool:
             raise IndexError(f"there are {len(self.steps)} steps")
         return found
 
-    def own(self, request_id: str) -> list[int]:
-        """Return at each moment the blocks that only a sample of this request held, and no other table."""
-        counts = [0] * len(self.moments)
-        changes = self._own.get(request_id, ())
-        for (begun, count), (ended, _) in itertools.pairwise([*changes, (len(counts), 0)]):
-            if count:
-                counts[begun:ended] = [count] * (ended - begun)
-        return counts
+    def own(self, *request_ids: str) -> list[int]:
+        """Return at each moment the blocks that only one table held, one of a sample of these requests."""
+        steps = [0] * len(self.moments)  # by how much the count changes at a moment
+        for name in request_ids:
+            before = 0
+            for begun, count in self._own.get(name, ()):
+                steps[begun] += count - before
+                before = count
+        return list(itertools.accumulate(steps))
 
-    def samples(self) -> list[dict[str, int]]:
-        """Return at each moment how many tables each request had."""
-        made: list[dict[str, int]] = []
-        changes: dict[int, list[tuple[str, int]]] = {}
+    def most_own(self, request_id: str) -> int:
+        """Return the most blocks that only a sample of this request held at any moment."""
+        return max((count for _, count in self._own.get(request_id, ())), default=0)
+
+    def changes(self) -> dict[int, list[tuple[str, int]]]:
+        """Return by moment whose table came (1) or went (−1) then, by request id."""
+        made: dict[int, list[tuple[str, int]]] = {}
         for tenure in self._tenures:
-            changes.setdefault(tenure.begun, []).append((tenure.owner[0], 1))
+            made.setdefault(tenure.begun, []).append((tenure.owner[0], 1))
             if tenure.ended is not None:
-                changes.setdefault(tenure.ended, []).append((tenure.owner[0], -1))
-        now: dict[str, int] = {}
-        for index in range(len(self.moments)):
-            if index in changes:
-                now = dict(now)
-                for name, by in changes[index]:
-                    now[name] = now.get(name, 0) + by
-                now = {name: count for name, count in now.items() if count}
-            made.append(now)
+                made.setdefault(tenure.ended, []).append((tenure.owner[0], -1))
         return made
 
 
@@ -179,15 +175,17 @@ def contiguous_blocks(
         limit = record.sampling.get("max_tokens")
         if isinstance(limit, int):
             exact[record.request_id] = -(-min(record.prompt_tokens + limit, info.max_model_len) // pool.block_size)
-    whole, asked = [], []
-    seen: dict[int, tuple[int, int | None]] = {}
-    for tables in pool.samples():
-        if id(tables) not in seen:  # most moments have the tables of the one before
-            known = [count * exact[name] for name, count in tables.items() if name in exact]
-            seen[id(tables)] = (sum(tables.values()) * context, sum(known) if len(known) == len(tables) else None)
-        by_context, by_request = seen[id(tables)]
-        whole.append(by_context)
-        asked.append(by_request)
+    whole: list[int] = []
+    asked: list[int | None] = []
+    changes = pool.changes()
+    tables = known = unknown = 0  # tables that are open, blocks of those with a limit, and tables without one
+    for index in range(len(pool)):
+        for name, by in changes.get(index, ()):
+            tables += by
+            known += by * exact.get(name, 0)
+            unknown += by * (name not in exact)
+        whole.append(tables * context)
+        asked.append(None if unknown else known)
     return whole, asked
 
 

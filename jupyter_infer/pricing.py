@@ -79,6 +79,10 @@ class MachinePrice:
             return self.usd_per_hour
         return self.usd_per_hour + self.watts / 1000 * self.usd_per_kwh
 
+    def usd(self, time_ns: float | None) -> float | None:
+        """Return what a time of the machine costs; None of one that is not known."""
+        return None if time_ns is None else self.total_usd_per_hour * time_ns / NS_PER_HOUR
+
     def __str__(self) -> str:
         power = "" if self.watts is None else f" + {self.watts:g} W × ${_as_given(self.usd_per_kwh or 0)}/kWh"
         return f"${_as_given(self.usd_per_hour)}/h{power}{' assumed' if self.assumed else ''}"
@@ -134,11 +138,7 @@ class Cost:
 
 def cost(record: RequestRecord, price: MachinePrice = DEFAULT_PRICE, api: ApiPrice | None = None) -> Cost:
     """Return what the request cost; the phases' costs sum to the wall cost, the shared ones to the shared cost."""
-
-    def usd(duration_ns: int | None) -> float | None:
-        return None if duration_ns is None else price.total_usd_per_hour * duration_ns / NS_PER_HOUR
-
-    times = phases(record)
+    usd, times = price.usd, phases(record)
     return Cost(
         price=price,
         wall_usd=usd(times.e2e_ns),
@@ -205,11 +205,8 @@ def per_million(
     answered = _answered(records)
 
     def usd(time_ns: int | None, tokens: int | None) -> float | None:
-        return (
-            None
-            if time_ns is None or not tokens
-            else price.total_usd_per_hour * time_ns / NS_PER_HOUR * MILLION / tokens
-        )
+        amount = price.usd(time_ns)
+        return None if amount is None or not tokens else amount * MILLION / tokens
 
     cached = _total(record.cached_tokens for record in answered)
     prompt, output = sum(record.prompt_tokens for record in answered), sum(record.output_tokens for record in answered)

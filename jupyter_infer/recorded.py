@@ -14,7 +14,7 @@ from jupyter_infer.chrome_trace import trace_events
 from jupyter_infer.comparison import arms
 from jupyter_infer.errors import ConfigError
 from jupyter_infer.frames import Rows, frame
-from jupyter_infer.jsonl import read_files, target_of, write_file
+from jupyter_infer.jsonl import read_files, target_of, write_file, write_whole
 from jupyter_infer.metrics import throughput, wall_ns
 from jupyter_infer.numbers import format_count, format_ns, format_rate
 from jupyter_infer.records import RequestRecord, StepRecord
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from jupyter_infer.charts import Chart
 
 __all__ = ["Recorded", "Recording", "Runs", "compare", "read_runs"]
-
-
-LETTERS = string.ascii_uppercase
 
 
 class Recorded(ABC):
@@ -95,8 +92,8 @@ class Recorded(ABC):
     def to_trace(self, path: str | os.PathLike[str]) -> Path:
         """Write a trace for ui.perfetto.dev or chrome://tracing; return its path. Of a session it has the last load."""
         target = target_of(path)
-        target.write_text(json.dumps({"traceEvents": trace_events(self._one()[0]), "displayTimeUnit": "ms"}))
-        return target
+        events = trace_events(self._one()[0])
+        return write_whole(target, [json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode()])
 
     def _one(self) -> Sequence[Run]:
         """Return the run that a chart of one run shows."""
@@ -186,9 +183,6 @@ class Runs(Recorded, Sequence["Recording"]):
             raise ConfigError(f"these are {len(self)} runs; take one, runs[0], or compare them: runs.chart('compare')")
         return super()._one()
 
-    def _compared(self) -> Sequence[Run]:
-        return self.data
-
     def _title(self) -> str:
         return super()._title() if len(self) == 1 else ""
 
@@ -204,6 +198,8 @@ def read_runs(*paths: str | os.PathLike[str]) -> Runs:
     ConfigError
         If no file is called so, or one is no recorded run; the message says which line.
     """
+    if not paths:
+        raise ConfigError('read_runs takes the names of files: ji.read_runs("run.jsonl"), ji.read_runs("runs/*.jsonl")')
     return Runs([Recording(run) for run in read_files(*paths)])
 
 
@@ -236,11 +232,15 @@ def compare(*recorded: Recorded | Sequence[Recorded], labels: Sequence[str] | No
             raise ConfigError(f"what is compared are results, sessions and recorded runs, not {_kind_of(item)}{hint}")
         own = [run for part in parts for run in part._compared()]
         runs += own
-        called += [labels[index] if labels is not None else LETTERS[index % len(LETTERS)]] * len(own)
+        called += [labels[index] if labels is not None else _letter(index)] * len(own)
     grouped = any(not isinstance(item, Recorded) for item in recorded)
     if labels is None and not (grouped and len(arms(runs)) < len(recorded)):
         return draw("compare", runs)  # called by the settings that differ
     return draw("compare", runs, labels=called)
+
+
+def _letter(index: int) -> str:
+    return string.ascii_uppercase[index] if index < 26 else str(index + 1)
 
 
 def _kind_of(item: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -22,6 +22,7 @@ Display = Literal["chart", "status"]
 """What a result shows as the value of a cell: status line and chart, or the line alone."""
 
 _Shown = TypeVar("_Shown", bound="Recorded")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +206,11 @@ class Refused:
         return f"Refused({type(self.error).__name__}: {self.error})"
 
 
-def runs_of(results: Sequence[Result]) -> Runs:
-    """Return the runs that results are of, one for each engine that ran some of them."""
+def runs_of(results: Sequence[Result], prices: tuple[MachinePrice, ApiPrice | None] | None = None) -> Runs:
+    """Return the runs that results are of, one for each engine that ran some of them.
+
+    They are priced with `prices`, or else with what the results have; where these differ, a run has no price.
+    """
     groups: dict[int, list[Result]] = {}
     for result in results:
         groups.setdefault(id(result._engine_steps), []).append(result)  # an engine has a memory of its own
@@ -215,9 +219,16 @@ def runs_of(results: Sequence[Result]) -> Runs:
         group.sort(key=lambda result: result.record.arrival_ns)
         records, newest = tuple(result.record for result in group), group[-1]
         shown = {r.record.request_id: r.first_shown_ns for r in group if r.first_shown_ns is not None}
-        header = header_of(newest.engine, newest.price, newest.api_price, records)
+        price, api = prices or (_same(r.price for r in group), _same(r.api_price for r in group))
+        header = header_of(newest.engine, price, api, records, newest._engine_steps)
         runs.append(Recording(Run(header, records, steps_of(records, newest._engine_steps), shown)))
     return Runs(runs)
+
+
+def _same(values: Iterable[_Value]) -> _Value | None:
+    """Return the value that all are, or None."""
+    known = list(values)
+    return known[0] if all(value == known[0] for value in known) else None
 
 
 def mark_of(reasons: set[str]) -> str:

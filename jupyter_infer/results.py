@@ -75,9 +75,12 @@ class Results(Recorded, Sequence[Result | Refused]):
         ]
         if records:
             costs = [item.cost for item in self.done]
-            api = costs[0].api
-            told = "" if api is None else f" · API {format_usd(_sum(cost.api_usd for cost in costs))} ({api.name})"
-            parts.append(f"≈{format_usd(_sum(cost.shared_usd for cost in costs))} @ {costs[0].price}{told}")
+            price, api = costs[0].price, costs[0].api
+            same = all(cost.price == price for cost in costs)
+            told = f"≈{format_usd(_sum(cost.shared_usd for cost in costs))} @ {price if same else 'several prices'}"
+            if api is not None and all(cost.api == api for cost in costs):
+                told += f" · API {format_usd(_sum(cost.api_usd for cost in costs))} ({api.name})"
+            parts.append(told)
         cut, stopped = reasons.count("length"), reasons.count("abort")
         parts += [f"{count} {word}" for count, word in ((cut, "truncated"), (stopped, "interrupted")) if count]
         if any(item.engine is not None and item.engine.is_replay for item in self.done):

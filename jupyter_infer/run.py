@@ -5,13 +5,15 @@ All charts and files are made from runs, so a run that was read from a file show
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import importlib.metadata
 import math
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,13 +42,14 @@ class Machine:
 class RunHeader:
     """What has to be known of a run besides its records, to repeat it or to compare it with another."""
 
-    created: str  # UTC, ISO 8601; the only wall-clock time of a run
+    created: str  # UTC of the first arrival, ISO 8601; the only wall-clock time of a run
     engine: EngineInfo | None
     price: MachinePrice | None
     api_price: ApiPrice | None = None
     machine: Machine | None = None
     versions: dict[str, str] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)  # by request id, of the requests that sampled
+    steps_forgotten: bool = False  # steps after the first arrival were no longer remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,9 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all steps of the requests are there: a long session forgets its oldest ones."""
+        """Whether all steps since the first arrival are there: a long session forgets its oldest ones."""
+        if self.header.steps_forgotten:
+            return False
         seen, begun_ns = set(), dict[str, int]()
         for step in self.steps:
             for work in step.work:
@@ -111,7 +116,8 @@ class Run:
     def utilisation(self) -> float | None:
         """Busy time of the engine / elapsed time from the first arrival on; None if steps are missing."""
         begun, ended = self.span_ns
-        return None if self.busy_ns is None or ended <= begun else self.busy_ns / (ended - begun)
+        busy = self.busy_ns if ended > begun else None
+        return None if busy is None else busy / (ended - begun)
 
     def called(self, name: str) -> Run:
         """Return the same run under another name."""
@@ -122,18 +128,20 @@ def header_of(
     engine: EngineInfo | None,
     price: MachinePrice | None,
     api_price: ApiPrice | None,
-    requests: Iterable[RequestRecord],
+    requests: Sequence[RequestRecord],
+    steps: Collection[StepRecord] = (),
 ) -> RunHeader:
-    """Return the header of a run that was made in this process, now."""
-    seeds = {record.request_id: record.sampling.get("seed") for record in requests}
+    """Return the header of a run that was made in this process; `steps` are all that are remembered."""
+    arrival_ns = min((record.arrival_ns for record in requests), default=0)
     return RunHeader(
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=_wall_clock(arrival_ns),
         engine=engine,
         price=price,
         api_price=api_price,
         machine=_machine(),
         versions=_versions(),
-        seeds={name: seed for name, seed in seeds.items() if isinstance(seed, int)},
+        seeds=_seeds(requests),
+        steps_forgotten=_forgotten(steps, arrival_ns),
     )
 
 
@@ -160,6 +168,7 @@ def bursts(run: Run) -> list[Run]:
     return [
         replace(
             run,
+            header=_header_of_part(run, group),
             requests=tuple(group),
             steps=steps_of(group, run.steps),
             first_shown_ns={
@@ -168,6 +177,49 @@ def bursts(run: Run) -> list[Run]:
         )
         for group in groups
     ]
+
+
+def _header_of_part(run: Run, requests: Sequence[RequestRecord]) -> RunHeader:
+    """Return the header that some of a run's requests would have had alone."""
+    arrival_ns, created = requests[0].arrival_ns, run.header.created
+    later = datetime.timedelta(microseconds=(arrival_ns - run.span_ns[0]) / 1e3)
+    with contextlib.suppress(ValueError, OverflowError):  # of a file that says something else
+        created = (
+            created
+            if not later
+            else (datetime.datetime.fromisoformat(created) + later).isoformat(timespec="milliseconds")
+        )
+    forgotten = run.header.steps_forgotten and (not run.steps or run.steps[0].start_ns > arrival_ns)
+    return replace(
+        run.header,
+        created=created,
+        seeds=_seeds(requests),
+        steps_forgotten=forgotten,
+    )
+
+
+def _seeds(requests: Iterable[RequestRecord]) -> dict[str, int]:
+    found = {record.request_id: record.sampling.get("seed") for record in requests}
+    return {name: seed for name, seed in found.items() if isinstance(seed, int)}
+
+
+def _forgotten(steps: Collection[StepRecord], since_ns: int) -> bool:
+    """Whether a ring of steps is full and begins after a moment."""
+    kept = getattr(steps, "maxlen", None)
+    oldest = next(iter(tuple(steps)), None) if kept is not None and len(steps) == kept else None
+    return oldest is not None and oldest.index > 0 and oldest.start_ns > since_ns
+
+
+def _wall_clock(time_ns: int) -> str:
+    """Return a moment of the records' clock as UTC; the same text whenever it is asked for."""
+    moment = datetime.datetime.fromtimestamp((time_ns + _offset_ns()) / 1e9, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")
+
+
+@functools.cache
+def _offset_ns() -> int:
+    """Return how far the wall clock is ahead of the records' clock, once a process: it can be set meanwhile."""
+    return time.time_ns() - time.monotonic_ns()
 
 
 @functools.cache

@@ -326,8 +326,8 @@ class Session(Recorded):
 
     @property
     def runs(self) -> Runs:
-        """The history as runs, one for each engine; charts and traces show the last one."""
-        return runs_of(tuple(self.history))
+        """The history as runs, one for each engine, at the prices that are set now; charts show the last one."""
+        return runs_of(tuple(self.history), (self.price, self.api_price))
 
     def tokens(self, text: str, *, progress: Progress | None = None) -> Sequence[tuple[int, str]]:
         """Return the tokens of a text, without a template: id and the part of the text that it stands for."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 from builders import make_record, make_step, make_work
 from hypothesis import given, settings
@@ -41,12 +42,41 @@ HEADERS = st.builds(
 )
 
 
+TIMES = st.lists(st.integers(0, jsonl.LATEST_NS - 1), min_size=6, max_size=6, unique=True).map(sorted)
+
+
+@st.composite
+def any_request(draw: Callable[..., Any]) -> RequestRecord:
+    """Any record whose times are in an order."""
+    record, times = draw(values(RequestRecord)), draw(TIMES)
+    names = ("arrival_ns", "started_ns", "first_token_ns", "last_token_ns", "finished_ns")
+    known = {name: None if getattr(record, name) is None else time for name, time in zip(names, times, strict=False)}
+    samples = tuple(
+        replace(sample, events=tuple(msgspec.structs.replace(event, time_ns=times[5]) for event in sample.events))
+        for sample in record.samples
+    )
+    return replace(record, samples=samples, **known)
+
+
+@st.composite
+def any_steps(draw: Callable[..., Any]) -> tuple[StepRecord, ...]:
+    """Any steps, one after the other."""
+    first, second = draw(values(StepRecord)), draw(values(StepRecord))
+    index, times = draw(st.integers(0, 2**62)), draw(TIMES)
+    made = []
+    for number, step in enumerate((first, second)):
+        begun, computed, ended = times[3 * number : 3 * number + 3]
+        clock = {"scheduled_ns": begun, "planned_ns": begun, "start_ns": begun, "computed_ns": computed}
+        made.append(replace(step, index=index + number, end_ns=ended, **clock))
+    return tuple(made[: draw(st.integers(0, 2))])
+
+
 @st.composite
 def any_run(draw: Callable[..., Any]) -> Run:
-    requests = tuple(draw(st.lists(values(RequestRecord), max_size=2)))
+    requests = sorted(draw(st.lists(any_request(), max_size=2)), key=lambda record: record.arrival_ns)
     shown = {record.request_id: draw(WHOLE) for record in requests if draw(st.booleans())}
     unique = tuple({record.request_id: record for record in requests}.values())
-    return Run(draw(HEADERS), unique, tuple(draw(st.lists(values(StepRecord), max_size=2))), shown)
+    return Run(draw(HEADERS), unique, draw(any_steps()), shown)
 
 
 def a_run(**facts: Any) -> Run:
@@ -373,3 +403,47 @@ def test_a_pattern_that_names_nothing_is_told(tmp_path: Path) -> None:
 
 def test_all_public_names_are_there() -> None:
     assert all(hasattr(jsonl, name) for name in jsonl.__all__)
+
+
+# What cannot have happened.
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda run: replace(run, requests=run.requests * 2), "line 3: the request 'r1' stands twice"),
+        (lambda run: replace(run, steps=run.steps * 2), "line 4: step 0 does not come after step 0"),
+        (
+            lambda run: replace(run, steps=(replace(run.steps[0], end_ns=-5),)),
+            "line 3: the times of step 0 are in no order",
+        ),
+        (
+            lambda run: replace(run, requests=(replace(run.requests[0], started_ns=10**19),)),
+            "line 2: the times of the request 'r1' are in no order",
+        ),
+        (
+            lambda run: replace(run, requests=(replace(run.requests[0], arrival_ns=2**62),)),
+            "line 2: the times of the request 'r1' are in no order",
+        ),
+    ],
+    ids=["twice", "a step twice", "before it began", "before it came", "in another age"],
+)
+def test_what_cannot_have_happened_is_refused(tmp_path: Path, change: Callable[[Run], Run], says: str) -> None:
+    path = write_file(tmp_path / "x.jsonl", [change(a_run())])
+    with pytest.raises(ConfigError) as caught:
+        read_file(path)
+    assert says in str(caught.value)
+
+
+def test_requests_are_read_in_the_order_of_their_arrival(tmp_path: Path) -> None:
+    run = a_run()
+    later = replace(run.requests[0], request_id="r2", arrival_ns=50)
+    path = write_file(tmp_path / "x.jsonl", [replace(run, requests=(later, *run.requests))])
+    assert [record.request_id for record in read_file(path)[0].requests] == ["r1", "r2"]
+
+
+def test_a_file_that_others_may_not_read_stays_so(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "x.jsonl", [a_run()])
+    path.chmod(0o600)
+    write_file(path, [a_run()])
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_infer.numbers import NOT_KNOWN, format_count, format_ns, format_rate, format_share
+from jupyter_infer.numbers import (
+    NOT_KNOWN,
+    axis_unit,
+    format_count,
+    format_ns,
+    format_rate,
+    format_share,
+    format_times,
+)
 
 MINUTE = 60_000_000_000
 
@@ -94,3 +102,19 @@ def test_shares(part: float | None, whole: float | None, text: str) -> None:
 
 def test_what_is_not_known_is_never_a_nought() -> None:
     assert {format_ns(None), format_rate(None), format_count(None), format_share(None, None)} == {NOT_KNOWN}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(1.0, "1"), (1.26, "1.3"), (9.94, "9.9"), (9.96, "10"), (12.4, "12"), (1840.2, "1,840"), (None, "n/a")],
+)
+def test_times(ratio: float | None, text: str) -> None:
+    assert format_times(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("most", "unit"),
+    [(0, ("ms", 1e6)), (999e6, ("ms", 1e6)), (1e9, ("s", 1e9)), (599e9, ("s", 1e9)), (6e11, ("min", 6e10))],
+)
+def test_an_axis_has_the_unit_that_fits(most: float, unit: tuple[str, float]) -> None:
+    assert axis_unit(most) == unit

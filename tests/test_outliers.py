@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from builders import make_record, make_sample, make_step, make_work
 
-from jupyter_infer.outliers import NOTHING, facts_of, gaps_of, names, outliers
-from jupyter_infer.records import EngineInfo, StepRecord, StepWork
+from jupyter_infer.gaps import facts_of, gaps_of, name_of
+from jupyter_infer.outliers import NOTHING, names, outliers
+from jupyter_infer.records import EngineInfo, StepRecord, StepWork, TokenEvent
 from jupyter_infer.run import Run, RunHeader
 
 MS = 1_000_000
@@ -158,6 +159,73 @@ def test_a_step_that_is_forgotten_explains_nothing_and_says_so() -> None:
     assert texts(replace(run, steps=())) == ["step 4 is no longer remembered"]
 
 
+def test_of_a_request_whose_steps_are_all_forgotten_others_may_be_remembered() -> None:
+    run = run_of(STEADY)
+    later = make_step(make_work("r2"), start=900 * MS, end=910 * MS, index=90)
+    assert texts(replace(run, steps=(later,))) == ["step 4 is no longer remembered"]
+
+
+def numbered(run: Run, *indices: int) -> Run:
+    """Return the run with other numbers for its steps."""
+    (sample,) = run.requests[0].samples
+    events = tuple(
+        TokenEvent(event.request_id, event.sample, index, event.time_ns, event.token_ids, event.text)
+        for event, index in zip(sample.events, indices, strict=True)
+    )
+    steps = tuple(replace(step, index=index) for step, index in zip(run.steps, indices, strict=True))
+    return replace(run, requests=(replace(run.requests[0], samples=(replace(sample, events=events),)),), steps=steps)
+
+
+def test_numbers_of_steps_far_apart_are_not_counted_through() -> None:
+    far = 2**62
+    late = [make_work("r4", 512, prefill_tokens=512, cached_tokens=0)]
+    run = numbered(run_of(STEADY, late), -far, 1 - far, 2 - far, 3 - far, far, far + 1, far + 2)
+    assert texts(run) == [f"step {far} also computed 512 prompt tokens of r4"]
+
+
+def test_numbers_of_steps_that_run_back_are_taken_as_they_are() -> None:
+    late = [make_work("r4", 512, prefill_tokens=512, cached_tokens=0)]
+    run = numbered(run_of(STEADY, late), 10, 11, 12, 13, 4, 15, 16)
+    assert texts(run) == ["step 4 also computed 512 prompt tokens of r4"]
+
+
+def two_samples(*works: Sequence[StepWork], lost: int | None = None) -> Run:
+    """Return a run of one request with two samples, by steps of 10 ms; `lost` is the one that preempts the second."""
+    steps = [
+        make_step(
+            *work,
+            start=place * 10 * MS,
+            end=(place + 1) * 10 * MS,
+            index=place,
+            preempted=[("r1", 1)] * (place == lost),
+        )
+        for place, work in enumerate(works)
+    ]
+    samples = []
+    for number in (0, 1):
+        whole = make_sample([step.end_ns for step in steps], index=number)
+        kept = tuple(e for e in whole.events if any(w.sample == number and w.output_tokens for w in works[e.step]))
+        samples.append(replace(whole, events=kept))
+    return Run(RunHeader("", None, None), (make_record(*samples),), tuple(steps))
+
+
+def test_of_several_samples_the_one_is_named() -> None:
+    both, first = (make_work("r1"), make_work("r1", sample=1)), (make_work("r1"),)
+    assert texts(two_samples(both, both, both, both, first, first, both)) == ["r1 #2 was not in steps 4 to 5"]
+
+
+def test_tokens_are_computed_again_of_one_sample_and_not_of_the_other() -> None:
+    both, first = (make_work("r1"), make_work("r1", sample=1)), (make_work("r1"),)
+    again = (make_work("r1", 7, recomputed_tokens=6), make_work("r1", 64, sample=1, recomputed_tokens=64))
+    found = texts(two_samples(both, both, both, both, first, first, again, both, lost=4))
+    assert found[0].startswith("r1 #2 was preempted in step 4 and computed 64 tokens again")
+
+
+def test_the_prompt_of_another_sample_of_the_request_is_anothers() -> None:
+    late = [make_work("r1", 512, sample=1, prefill_tokens=512, cached_tokens=0)]
+    assert texts(run_of(STEADY, late)) == ["step 4 also computed 512 prompt tokens of r1 #2"]
+
+
 def test_requests_without_a_second_token_have_no_outliers() -> None:
     records = (make_record(make_sample([100])), make_record(make_sample([])), make_record(samples := make_sample([1])))
     assert samples.events
@@ -171,4 +239,5 @@ def test_facts_count_each_request_once() -> None:
 
 
 def test_names() -> None:
+    assert [name_of("r1"), name_of("r1", 0)] == ["r1", "r1 #1"]
     assert [names(["r1"]), names(["r1", "r2"]), names(["a"] * 1400)] == ["r1", "r1 and r2", "1,400 requests"]

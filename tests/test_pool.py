@@ -93,7 +93,7 @@ def test_a_block_in_two_tables_is_shared_and_counted_once() -> None:
 def test_samples_of_one_request_share_as_requests_do() -> None:
     pool = rebuild(sequence({"work": [enter("a", 5, 1, 2), enter("a", 5, 1, 3, cached=4, sample=1)]}), block_size=SIZE)
     assert (pool.moments[0].held, pool.moments[0].shared, pool.own("a")) == (3, 1, [2])
-    assert pool.samples() == [{"a": 2}]
+    assert pool.changes() == {0: [("a", 1), ("a", 1)]}
 
 
 def test_an_entry_replaces_the_table() -> None:
@@ -304,8 +304,12 @@ def test_the_rebuilt_pool_is_the_one_that_was(data: st.DataObject) -> None:
         assert state.moment.cached == len(state.cached_free)
         own = {name: pool.own(name)[index] for name in pool.requests}
         assert sum(own.values()) + state.moment.shared == state.moment.held
+        assert pool.own(*own)[index] == sum(own.values())
         for owner, table in state.tables.items():
             assert own[owner[0]] == sum(refs[block] == 1 for block in table)
+    for name in pool.requests:
+        assert pool.most_own(name) == max(pool.own(name))
+    assert pool.most_own("nobody") == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -47,6 +47,13 @@ def test_an_hour_of_the_machine_costs_its_price() -> None:
     assert money.shared_usd == 0.5
 
 
+def test_a_time_of_the_machine_has_one_price() -> None:
+    price = MachinePrice(2.0, watts=500, usd_per_kwh=1.0)
+    assert price.usd(HOUR // 5) == pytest.approx(0.5)
+    assert price.usd(0) == 0
+    assert price.usd(None) is None
+
+
 def test_the_costs_of_the_phases_sum_to_the_wall_cost() -> None:
     record = make_record(make_sample([HOUR // 2, HOUR]), started_ns=HOUR // 4)
     money = cost(record, MachinePrice(8.0))

@@ -273,3 +273,36 @@ def test_a_comparison_takes_two() -> None:
 def test_a_chart_is_json_that_a_notebook_can_keep(session: Session) -> None:
     bundle = session.generate("a").chart()._repr_mimebundle_()
     assert json.loads(json.dumps(bundle, allow_nan=False)) == bundle
+
+
+def test_a_run_is_the_same_each_time(scripted_session: Callable[..., Session], tmp_path: Path) -> None:
+    session = scripted_session()
+    first, second = session.generate("one", seed=1), session.generate("two", seed=2)
+    assert first.run == first.run
+    assert read_runs(first.to_jsonl(tmp_path / "first.jsonl")) == first.runs
+    # The session has both, and the second once more is no repeat of it.
+    arms_of = compare(session, second).table.rows
+    assert compare(session).table.rows == arms_of
+
+
+def test_a_session_is_priced_as_is_set_now_and_a_result_as_it_was(scripted_session: Callable[..., Session]) -> None:
+    session = scripted_session()
+    first = session.generate("one")
+    session.price = MachinePrice(50)
+    second = session.generate("two")
+    assert first.run.price == DEFAULT_PRICE
+    assert session.runs[0].run.price == MachinePrice(50)
+    both = Results([first, second])
+    assert both.run.price is None  # each has its own
+    assert "@ several prices" in both.status
+
+
+def test_read_runs_wants_a_name() -> None:
+    with pytest.raises(ConfigError, match=r'read_runs\("run.jsonl"\)'):
+        read_runs()
+
+
+def test_a_frame_without_rows_has_its_columns() -> None:
+    empty = Results([])
+    assert "ttft_s" in empty.to_pandas().columns
+    assert "duration_s" in empty.to_pandas("steps").columns

@@ -65,7 +65,8 @@ def made_run(requests: int, tokens: int, *, step_ms: float = 15) -> Run:
     script = Script(
         answer=lambda prompt: [WORDS[number % len(WORDS)] + " " for number in range(tokens + 1)],
         step_ns=lambda count: round(step_ms * MS) + 40_000 * count,
-        blocks=max(64, requests * (tokens + 120) // 48),  # two thirds of what they need
+        blocks=max(64, requests * (tokens + 120) // 48, tokens // 32 + 10),  # two thirds of what they need
+        max_model_len=tokens + 1024,
     )
     engine, ledger = ScriptedEngine(script, clock=clock), Ledger("scripted")
     waiting = [(clock() + number * APART_NS, number) for number in range(requests)]

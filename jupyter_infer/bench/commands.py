@@ -109,11 +109,11 @@ def _bench_peers(arguments: argparse.Namespace) -> int:
 
 
 def _bench_soak(arguments: argparse.Namespace) -> int:
-    from jupyter_infer.bench.soak import SMALL_POOL, as_it_must_be, measure_soak, soak_text
+    from jupyter_infer.bench.soak import SETTINGS, as_it_must_be, measure_soak, soak_text
     from jupyter_infer.display import TerminalView
     from jupyter_infer.session import Session
 
-    session = Session(arguments.model, kv_cache_memory_bytes=SMALL_POOL)
+    session = Session(arguments.model, **SETTINGS)
     session.load(progress=TerminalView(stream=sys.stderr).progress)
     found = measure_soak(session, requests=arguments.requests, say=_say)
     session.unload()

@@ -26,15 +26,16 @@ from jupyter_infer.numbers import format_count, format_share
 from jupyter_infer.records import RequestRecord
 from jupyter_infer.session import Session
 
-__all__ = ["SMALL_POOL", "as_it_must_be", "measure_soak", "soak_text"]
+__all__ = ["SETTINGS", "as_it_must_be", "measure_soak", "soak_text"]
 
 CLIENTS = 24  # threads, each with one call under way: more than the pool has room for
 ROUND = 100  # requests after which all are waited for and accounted; their steps are still remembered
 STEP_SIZES = 128
-WARM_UP = 0.2  # of the requests, before the memory is looked at: buffers of a fixed size fill meanwhile
+WARM_UP = 0.5  # of the requests, before the memory is looked at: what libraries keep for each shape fills meanwhile
 ABORTED, REFUSED = 0.2, 0.05
 LONGEST = 16  # output tokens
-SMALL_POOL = 32 << 20  # bytes of KV in which the clients' requests do not all find room
+SETTINGS: dict[str, Any] = {"kv_cache_memory_bytes": 12 << 20, "max_num_batched_tokens": STEP_SIZES}
+"""Of the engine: a pool in which the clients' requests do not all find room, and steps of sizes that were all met."""
 PATIENCE_S = 300.0  # for one request; a soak that hangs has failed
 GROWTH = 0.03
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jupyter_infer.charts._form import BESIDE, Form
 from jupyter_infer.charts.card import EDGE
-from jupyter_infer.charts.labels import escape, text_width
+from jupyter_infer.charts.labels import escape, fit
 from jupyter_infer.charts.rows import Row
 from jupyter_infer.charts.template import SMALL
 from jupyter_infer.numbers import format_ns
@@ -107,7 +107,4 @@ def _ends(rows: Sequence[Row]) -> list[float]:
 
 
 def _label(row: Row, form: Form) -> str:
-    text = row.label
-    while text_width(text, SMALL) > form.left - EDGE - 8:
-        text = text.rstrip("…")[:-1].rstrip() + "…"
-    return escape(text)
+    return escape(fit(row.label, form.left - EDGE - 8, SMALL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jupyter_infer.charts.labels import cut, escape, text_width, wrap_html
+from jupyter_infer.charts.labels import cut, escape, in_template, text_width, wrap_html
 from jupyter_infer.charts.rows import PHASES, Row
 from jupyter_infer.charts.template import COLORS, HATCH, INK, SMALL, TEXT_ON
 from jupyter_infer.metrics import DEFINITIONS
@@ -44,7 +44,7 @@ def phase_traces(
         What the costs are computed from.
     """
     traces = []
-    priced = "<br>" + wrap_html(describe(price), HOVER_WIDTH, SMALL) if brief else ""  # else no room for it
+    priced = f"<br>{in_template(wrap_html(describe(price), HOVER_WIDTH, SMALL))}" if brief else ""  # else no room
     for phase in PHASES:
         spans = [row.phase_ns[phase] for row in rows]
         trace = bar_trace(
@@ -130,9 +130,9 @@ def bar_trace(name: str, *, x: Any, width: float, hatched: bool = False, **place
 
 
 def define(*terms: str, named: bool = False) -> str:
-    """Return the full definitions of `terms` for a hover text, each on lines of its own."""
+    """Return the full definitions of `terms` for a hovertemplate, each on lines of its own."""
     texts = [f"{term} = {DEFINITIONS[term]}" if named else DEFINITIONS[term] for term in terms]
-    return "<br>".join(wrap_html(text, HOVER_WIDTH, SMALL) for text in texts)
+    return in_template("<br>".join(wrap_html(text, HOVER_WIDTH, SMALL) for text in texts))
 
 
 def describe(price: MachinePrice | None) -> str:

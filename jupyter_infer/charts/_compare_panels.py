@@ -8,7 +8,7 @@ from typing import Any
 
 from jupyter_infer.charts._compare_words import SIGNS, Entry
 from jupyter_infer.charts.card import EDGE, INDENT
-from jupyter_infer.charts.labels import cut, escape, text_width, wrap_html
+from jupyter_infer.charts.labels import cut, escape, fit, in_template, text_width, wrap_html
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.template import COLORS, INK, MUTED, SMALL
 from jupyter_infer.comparison import METRICS, Spread, spread
@@ -84,7 +84,7 @@ class Panels:
                 "showgrid": False,
                 "zeroline": False,
                 "tickvals": list(range(1, count + 1)),
-                "ticktext": [_fitted(label, self.left - EDGE - 8) for label in self._labels],
+                "ticktext": [escape(fit(label, self.left - EDGE - 8, SMALL)) for label in self._labels],
             }
             limit = self._limit(metric)
             ticks = _ticks(limit, TIMES if METRICS[metric].text is format_ns else ())
@@ -233,7 +233,8 @@ def _apart(found: Spread | None, end: float | None) -> float:
 
 def _defined(metric: str) -> str:
     known = METRICS[metric]
-    return wrap_html(f"{metric} = {known.definition}{f'; {known.over}' if known.over else ''}", HOVER_WIDTH, SMALL)
+    text = f"{metric} = {known.definition}{f'; {known.over}' if known.over else ''}"
+    return in_template(wrap_html(text, HOVER_WIDTH, SMALL))
 
 
 def _note(text: str, color: str, *, x: float, xshift: float) -> dict[str, Any]:
@@ -253,12 +254,6 @@ def _room(texts: Sequence[str], most: int = SIDE[1], wider: float = 1.0) -> int:
     """Return the pixels that texts beside a plot take, within bounds."""
     widths = [wider * text_width(text, SMALL) + EDGE + 10 for text in texts]
     return round(min(max([SIDE[0], *widths]), most))
-
-
-def _fitted(text: str, width: float) -> str:
-    while text_width(text, SMALL) > width and len(text) > 2:
-        text = text.rstrip("…")[:-1].rstrip() + "…"
-    return escape(text)
 
 
 def _ticks(limit: float, steps: Sequence[float] = ()) -> list[float]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_infer.charts._cost_parts import SHARED, WALL, Measure, Parts, dollars, shared_ns, wall_ns
-from jupyter_infer.charts.labels import cut, escape, text_width, wrap_html
+from jupyter_infer.charts.labels import cut, escape, in_template, text_width, wrap_html
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.template import COLORS, HATCH, INK, PLOT, SMALL, TEXT_ON
 from jupyter_infer.metrics import DEFINITIONS
@@ -90,7 +90,7 @@ def api_panel(run: Run, width: float) -> tuple[list[dict[str, Any]], str]:
 
 def _hover(run: Run, name: str, told: Sequence[Sequence[str]], unit: str, meaning: str) -> dict[str, Any]:
     """Return what bars say: in words for some requests, from their numbers for many."""
-    defined = wrap_html(meaning, HOVER_WIDTH, SMALL)
+    defined = in_template(wrap_html(meaning, HOVER_WIDTH, SMALL))
     if len(told) > TOLD:
         shown = f"%{{x:.3~g}} {escape(unit)}"
         return {"hovertemplate": f"<b>request %{{y}}</b><br><b>{name}: {shown}</b><br><i>{defined}</i><extra></extra>"}

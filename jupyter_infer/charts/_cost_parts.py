@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jupyter_infer.metrics import phases
-from jupyter_infer.numbers import format_ns
+from jupyter_infer.numbers import axis_unit, format_ns
 from jupyter_infer.pricing import MachinePrice, format_usd
 from jupyter_infer.records import RequestRecord
 from jupyter_infer.run import Run
 
 __all__ = ["SHARED", "UNITS", "WALL", "Measure", "Parts", "dollars", "parts_of", "shared_ns", "wall_ns"]
 
-NS_PER_HOUR = 3_600_000_000_000
 UNITS = {"$": 1.0, "m$": 1e-3, "µ$": 1e-6, "n$": 1e-9}
 SHARED = ("prefill", "decode", "stalled")
 WALL = ("queued", "prefill", "decode")
@@ -57,9 +56,7 @@ class Measure:
 
     def amount(self, time_ns: int | None) -> float | None:
         """Return a time in dollars, or in nanoseconds."""
-        if time_ns is None or self.price is None:
-            return time_ns
-        return self.price.total_usd_per_hour * time_ns / NS_PER_HOUR
+        return time_ns if self.price is None else self.price.usd(time_ns)
 
     def text(self, time_ns: int | None) -> str:
         """Return a time as text, in dollars if it has a price."""
@@ -68,9 +65,7 @@ class Measure:
     def unit(self, amounts: Iterable[float | None]) -> tuple[str, float]:
         """Return the unit in which amounts have few digits, and its size."""
         most = max((amount for amount in amounts if amount is not None), default=0.0)
-        if self.price is not None:
-            return dollars(most)
-        return ("ms", 1e6) if most < 1e9 else ("s", 1e9) if most < 300e9 else ("min", 60e9)
+        return axis_unit(most) if self.price is None else dollars(most)
 
 
 def dollars(most: float) -> tuple[str, float]:

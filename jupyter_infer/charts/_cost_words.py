@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from jupyter_infer.charts._cost_parts import SHARED, UNITS, Measure, Parts
 from jupyter_infer.metrics import DEFINITIONS, phases
-from jupyter_infer.numbers import format_count, format_share
+from jupyter_infer.numbers import format_count, format_share, format_times
 from jupyter_infer.pricing import api_blended, api_usd, format_usd, per_million
 from jupyter_infer.run import Run
 
@@ -25,6 +25,8 @@ def cost_reading(run: Run, parts: Parts) -> str:
     many = f"{format_count(count)} request{'' if count == 1 else 's'}"
     if all(record.shared_ns is None for record in run.requests):
         return f"Shared cost of {many}: n/a, because no step computed anything of {'it' if count == 1 else 'them'}."
+    if never := sum(record.shared_ns is None for record in run.requests):  # of these no step computed anything
+        many = f"{format_count(count - never)} of {many}"
     phase = max(SHARED, key=lambda name: getattr(parts, name))
     texts = [f"Shared cost of {many}: {measure.text(parts.shared)}"]
     if run.price is None:
@@ -35,7 +37,7 @@ def cost_reading(run: Run, parts: Parts) -> str:
     if ratio is not None and ratio >= 1.05 and count > 1:
         paid = "paid by the wall clock, as if each had the machine to itself, it would be"
         taken = "by the wall clock they took" if run.price is None else paid
-        texts.append(f"{taken} {_times(ratio)} times as much")
+        texts.append(f"{taken} {format_times(ratio)} times as much")
     elif wall is not None:
         texts.append(f"by the wall clock it was {measure.text(wall)}")
     if parts.idle is not None and parts.elapsed and parts.idle >= IDLE * parts.elapsed:
@@ -56,8 +58,8 @@ def cost_advice(run: Run, parts: Parts) -> str | None:
     ratio, _ = _wall(run)
     if len(run.requests) > 1 and ratio is not None and ratio < ALONE:
         return (
-            f"The requests had the machine almost to themselves (wall cost {_times(ratio)} × shared cost): sent as one "
-            "batch, %%infer --prompts NAME, they share their steps."
+            f"The requests had the machine almost to themselves (wall cost {format_times(ratio)} × shared cost): sent "
+            "as one batch, %%infer --prompts NAME, they share their steps."
         )
     return "Set what the machine costs: %infer price USD_PER_HOUR." if run.price is None else None
 
@@ -81,8 +83,8 @@ def _machine_price(run: Run, parts: Parts) -> str:
     texts = [f"machine price: {price} ({price.source})"]
     texts.append(f"$ / 1M tokens while busy: {_three(each.input, each.output, each.blended)}")
     if each.utilisation:
-        used = [None if usd is None else usd / each.utilisation for usd in (each.input, each.output, each.blended)]
-        texts.append(f"with idle time (busy {format_share(parts.busy, parts.elapsed)}): {_three(*used)}")
+        busy = format_share(parts.busy, parts.elapsed)
+        texts.append(f"with idle time (busy {busy}): {_three(*each.at_utilisation())}")
     return " · ".join(texts)
 
 
@@ -119,7 +121,3 @@ def _wall(run: Run) -> tuple[float | None, int | None]:
     ]
     wall, shared = sum(wall for wall, _ in both), sum(shared for _, shared in both)
     return (wall / shared if shared else None), (wall if both else None)
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from jupyter_infer.charts._kv_bands import Band, Usage
 from jupyter_infer.charts._kv_words import MIB
-from jupyter_infer.charts.labels import cut, escape, wrap_html
+from jupyter_infer.charts.labels import cut, escape, in_template, wrap_html
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.template import INK, MUTED, PLOT, SMALL
 from jupyter_infer.numbers import NOT_KNOWN, format_count, format_share
@@ -76,7 +76,7 @@ def outline(usage: Usage, times: Sequence[float], unit: str, each: float | None)
         lines[0] += ", %{customdata[1]} MiB"
     # The lowest area is the last line, as in the picture.
     for band in reversed(usage.bands):
-        lines.append(f"{escape(band.name)}: %{{customdata[{len(columns)}]}}")
+        lines.append(f"{in_template(escape(band.name))}: %{{customdata[{len(columns)}]}}")
         columns.append(list(band.blocks))
     lines.append(
         f"contiguous: %{{customdata[{len(columns)}]:,d}} of context, %{{customdata[{len(columns) + 1}]}} of limits"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jupyter_infer.charts.labels import cut
 from jupyter_infer.pool import Pool, contiguous_blocks
 from jupyter_infer.pool_rebuild import rebuild
-from jupyter_infer.records import EngineInfo
+from jupyter_infer.records import REPLAY_OF, EngineInfo
 from jupyter_infer.run import Run
 
 __all__ = ["APART", "Band", "Usage", "usage_of"]
@@ -35,6 +35,7 @@ class Usage:
 
     info: EngineInfo
     pool: Pool
+    complete: bool  # whether all steps of the requests are there
     picks: Sequence[int]  # moments that are drawn
     level: Sequence[int]  # blocks in use at every moment, those of unknown owners included
     bands: Sequence[Band]  # from the lowest up
@@ -61,14 +62,21 @@ def usage_of(run: Run) -> Usage | None:
     info = run.engine
     if info is None or not run.steps or info.block_size < 1:
         return None
-    # The scripted engine plays a cache of prompts, which has no blocks.
-    caching = info.engine.startswith("vllm") and info.settings.get("enable_prefix_caching") is not False
+    # The scripted engine plays a cache of prompts, which has no blocks; a replay has those of what it plays again.
+    engine = info.engine.removeprefix(REPLAY_OF)
+    caching = engine.startswith("vllm") and info.settings.get("enable_prefix_caching") is not False
+    complete, seen_ns = run.complete, run.steps[-1].end_ns
     pool = rebuild(
         run.steps,
         block_size=info.block_size,
         total=info.kv_blocks_total,
         caching=caching,
-        ended={record.request_id: record.finished_ns for record in run.requests},
+        ended={
+            record.request_id: record.finished_ns
+            for record in run.requests
+            # What it held is given back then, but of how much after the last step that is remembered nothing is known.
+            if complete or record.finished_ns <= seen_ns
+        },
     )
     unknown = _unknown(pool)
     level = [moment.held + more for moment, more in zip(pool.moments, unknown, strict=True)]
@@ -77,6 +85,7 @@ def usage_of(run: Run) -> Usage | None:
     return Usage(
         info=info,
         pool=pool,
+        complete=complete,
         picks=picks,
         level=level,
         bands=_bands(run, pool, picks, unknown),
@@ -119,20 +128,21 @@ def _picks(pool: Pool, level: Sequence[int]) -> list[int]:
 def _bands(run: Run, pool: Pool, picks: Sequence[int], unknown: Sequence[int]) -> list[Band]:
     numbers = {record.request_id: number for number, record in enumerate(run.requests, 1)}
     labels = {record.request_id: record.label for record in run.requests}
-    own = {name: pool.own(name) for name in pool.requests}
-    ours = sorted((name for name in own if name in numbers), key=lambda name: (-max(own[name]), numbers[name]))
+    most = {name: pool.most_own(name) for name in pool.requests}  # the blocks at all moments only of what is drawn
+    ours = sorted((name for name in most if name in numbers), key=lambda name: (-most[name], numbers[name]))
     least = 1 if len(ours) <= APART else SEEN * max((moment.held for moment in pool.moments), default=0)
-    apart = [name for name in ours[:APART] if max(own[name]) >= least]
-    rest = [own[name] for name in ours if name not in apart]
+    apart = [name for name in ours[:APART] if most[name] >= least]
+    rest = [name for name in ours if name not in apart]
     other = "other" if apart else "request"
     apart.sort(key=lambda name: numbers[name])
     shared = [moment.shared for moment in pool.moments]
     bands = [_band("shared", "shared prefix", shared, picks)]
     width = 26 if len(apart) <= 4 else 17  # letters of a label, so that the key has a line or two
-    bands += [_band("request", cut(f"{numbers[name]} · {labels[name]}", width), own[name], picks) for name in apart]
-    bands.append(_band("others", f"{len(rest)} {other}{'' if len(rest) == 1 else 's'}", _sum(rest, pool), picks))
-    neighbours = [own[name] for name in own if name not in numbers]
-    bands.append(_band("neighbours", "not in this run", _sum(neighbours, pool), picks))
+    for name in apart:
+        bands.append(_band("request", cut(f"{numbers[name]} · {labels[name]}", width), pool.own(name), picks))
+    bands.append(_band("others", f"{len(rest)} {other}{'' if len(rest) == 1 else 's'}", pool.own(*rest), picks))
+    neighbours = [name for name in most if name not in numbers]
+    bands.append(_band("neighbours", "not in this run", pool.own(*neighbours), picks))
     bands.append(_band("unknown", "in use, owner not recorded", unknown, picks))
     bands.append(_band("cached", "cached, free", [moment.cached for moment in pool.moments], picks))
     return [band for band in bands if band.most]
@@ -140,7 +150,3 @@ def _bands(run: Run, pool: Pool, picks: Sequence[int], unknown: Sequence[int]) -
 
 def _band(kind: str, name: str, blocks: Sequence[int], picks: Sequence[int]) -> Band:
     return Band(kind, name, [blocks[index] for index in picks], max(blocks, default=0))
-
-
-def _sum(counts: Sequence[Sequence[int]], pool: Pool) -> Sequence[int]:
-    return list(map(sum, zip(*counts, strict=True))) if counts else [0] * len(pool)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from jupyter_infer.charts._kv_bands import Usage
+from jupyter_infer.charts._tuning import MIB, POOL, bytes_of, pool_bytes, tune_pool
 from jupyter_infer.numbers import format_count, format_share
 from jupyter_infer.pool import block_bytes
 from jupyter_infer.run import Run
 
 __all__ = ["MIB", "kv_advice", "kv_reading"]
 
-MIB = 2**20
 ROOMY = 4  # times what was in use: a pool that is larger than that is nearly empty
 MATTERS = 0.05  # of the machine's memory, from which on a nearly empty pool is worth a word
-OPTION = "%infer load --kv-cache-memory-bytes"
 
 
 def kv_reading(run: Run, usage: Usage | None) -> str:
@@ -24,6 +23,8 @@ def kv_reading(run: Run, usage: Usage | None) -> str:
         return "The steps of this run tell nothing of KV blocks."
     most, total = usage.level[usage.fullest], usage.info.kv_blocks_total
     held = f"At most {_count(most)} of {_count(total)} blocks ({format_share(most, total)}) were "
+    if not usage.complete:  # of the other steps nothing is known, also not that they held less
+        held = f"{_remembered(len(run.steps))}: {held[0].lower()}{held[1:]}"
     if not usage.owned:
         return f"{held}in use; whose they were is not recorded."
     parts = [held + "held", *_shared(usage)]
@@ -41,24 +42,19 @@ def kv_reading(run: Run, usage: Usage | None) -> str:
 def kv_advice(run: Run, usage: Usage | None) -> str | None:
     """Return one sentence on another size of the pool, if the run speaks for one."""
     each = None if usage is None else block_bytes(usage.info)
-    if usage is None or each is None or not usage.owned:
+    if usage is None or each is None or not usage.owned or not usage.complete:
         return None
     machine = run.header.machine
     memory = machine.memory_bytes if machine else None
     total = usage.info.kv_blocks_total
     if usage.preempted:
-        needed = _demand(run, usage)
-        what = f"holds {_few(len(run.requests), 'request')} of this length at once, without preemptions"
-    elif usage.evicted:
-        lost = sum(count for _, count in usage.evicted)
-        needed = total + lost
-        what = f"also keeps the {_few(lost, 'cached block')} that were given up for new ones"
-    else:
+        return tune_pool(run)
+    if not usage.evicted:
         return _smaller(usage, each, memory)
-    size = _bytes(needed, each)
-    if needed <= total or (memory is not None and size > memory // 2):
-        return None
-    return f"{OPTION} {size} ({_count(needed)} blocks) {what}."
+    lost = sum(count for _, count in usage.evicted)
+    size = pool_bytes(run, total + lost)
+    what = f"also keeps the {_few(lost, 'cached block')} that were given up for new ones"
+    return None if size is None else f"{POOL} {size} ({_count(total + lost)} blocks) {what}."
 
 
 def _smaller(usage: Usage, each: float, memory: int | None) -> str | None:
@@ -68,27 +64,12 @@ def _smaller(usage: Usage, each: float, memory: int | None) -> str | None:
     enough = 2 * most
     if memory is None or not info.kv_bytes or ROOMY * most > total or info.kv_bytes < MATTERS * memory:
         return None
-    size = _bytes(enough, each)
+    size = bytes_of(enough, each)
     tokens = min(enough * info.block_size, info.max_model_len)
     return (
-        f"{OPTION} {size} is twice what this run filled and leaves {(info.kv_bytes - size) / MIB:,.0f} MiB to others, "
+        f"{POOL} {size} is twice what this run filled and leaves {(info.kv_bytes - size) / MIB:,.0f} MiB to others, "
         f"with a context of {_count(tokens)} tokens."
     )
-
-
-def _demand(run: Run, usage: Usage) -> int:
-    """Return the blocks that all open requests would have held at once, each at its full length."""
-    size = usage.info.block_size
-    changes = []
-    for record in run.requests:
-        lengths = [record.prompt_tokens + len(sample.token_ids) for sample in record.samples]
-        blocks = sum(-(-length // size) for length in lengths)
-        changes += [(record.arrival_ns, 1, blocks), (record.finished_ns, 0, -blocks)]
-    now = most = 0
-    for _, _, blocks in sorted(changes):
-        now += blocks
-        most = max(most, now)
-    return most + sum(band.most for band in usage.bands if band.kind in ("neighbours", "unknown"))
 
 
 def _shared(usage: Usage) -> list[str]:
@@ -109,9 +90,8 @@ def _shared(usage: Usage) -> list[str]:
     return [f"{_count(moment.shared)} of them were {what} {by}"]
 
 
-def _bytes(blocks: int, each: float) -> int:
-    """Return the bytes of a pool of so many blocks and vLLM's null block, in whole MiB."""
-    return -(-round((blocks + 1) * each) // MIB) * MIB
+def _remembered(steps: int) -> str:
+    return "Of the one step that is remembered" if steps == 1 else f"Of the {_count(steps)} steps that are remembered"
 
 
 def _few(count: int, what: str) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import struct
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jupyter_infer.charts.card import EDGE
-from jupyter_infer.charts.labels import cut, escape, text_width
+from jupyter_infer.charts.labels import cut, escape, fit, text_width
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.template import INK, SMALL
-from jupyter_infer.numbers import format_ns
+from jupyter_infer.gaps import name_of
+from jupyter_infer.numbers import axis_unit, format_ns
 from jupyter_infer.records import RequestRecord
 from jupyter_infer.run import Run
 
@@ -37,7 +38,8 @@ __all__ = [
 NAMED = 12  # lanes that say their prompt beside the id
 PLOT = 384  # pixels for many lanes, if a pixel a lane lets them
 WIDEST = 170  # pixels of a lane's name
-ID = 16  # characters of an id
+ID = 24  # characters of an id: "r1234 of the recording" is the longest that is made here
+LONG_NS = 1_000_000_000_000  # a run, of which seven digits are too few to tell steps of some ms apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,15 @@ class Clock:
     @property
     def unit(self) -> tuple[str, float]:
         """The unit's name and its nanoseconds."""
-        if self.span_ns < 1e9:
-            return "ms", 1e6
-        return ("s", 1e9) if self.span_ns < 600e9 else ("min", 60e9)
+        return axis_unit(self.span_ns)
 
     def at(self, time_ns: float) -> float:
         """Return a moment as a number of the axis."""
         return (time_ns - self.origin_ns) / self.unit[1]
+
+    def pack(self, times_ns: Iterable[float]) -> dict[str, str]:
+        """Return moments as an array of numbers of the axis, so exact that any two steps stay apart."""
+        return pack([self.at(time) for time in times_ns], exact=self.span_ns >= LONG_NS)
 
     def length(self, duration_ns: float) -> float:
         """Return a duration as a number of the axis."""
@@ -97,14 +101,14 @@ def lanes_of(run: Run) -> list[Lane]:
     lanes: list[Lane] = []
     for record in run.requests:
         for sample in record.samples:
-            name = cut(record.request_id, ID) + (f" #{sample.index + 1}" if len(record.samples) > 1 else "")
+            name = short(record.request_id, sample.index if len(record.samples) > 1 else None)
             lanes.append(Lane(len(lanes) + 1, name, f"{name} · {cut(record.label)}", record, sample.index))
     return lanes
 
 
-def short(request_id: str) -> str:
-    """Return an id for a sentence or a hover text: bounded, not escaped."""
-    return cut(request_id, ID)
+def short(request_id: str, sample: int | None = None) -> str:
+    """Return what a request or one of its samples is called in a sentence or a hover text: bounded, not escaped."""
+    return name_of(cut(request_id, ID), sample)
 
 
 def lane_height(count: int) -> int:
@@ -140,7 +144,7 @@ def lane_axis(lanes: Sequence[Lane], *, left: int, below: int = 0, **facts: Any)
     row = lane_height(count)
     stride = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * row >= 13 or step == 1000)
     shown = [lane for lane in lanes if (lane.number - 1) % stride == 0]
-    texts = [escape(_fitting(lane.label if count <= NAMED else lane.name, left - EDGE - 6)) for lane in shown]
+    texts = [escape(fit(lane.label if count <= NAMED else lane.name, left - EDGE - 6, SMALL)) for lane in shown]
     base: dict[str, Any] = {"range": [max(count, 1) + below + 0.5, 0.5], "showgrid": False, "zeroline": False}
     base |= {"tickvals": [lane.number for lane in shown], "ticktext": texts, "fixedrange": count <= NAMED}
     return base | facts
@@ -153,8 +157,10 @@ def grid(rows: Sequence[Sequence[float | None]]) -> dict[str, str]:
 
 
 def whole_grid(rows: Sequence[Sequence[int]]) -> dict[str, str]:
-    """Return whole numbers from 0 on in rows as a typed array of two dimensions."""
+    """Return whole numbers, mostly from 0 on, in rows as a typed array of two dimensions."""
     values = [value for row in rows for value in row]
+    if min(values, default=0) < 0 or max(values, default=0) >= 1 << 32:  # a file may have any
+        return grid(rows)
     dtype, code = ("u2", "H") if max(values, default=0) < 1 << 16 else ("u4", "I")
     data = b64encode(struct.pack(f"<{len(values)}{code}", *values)).decode()
     return {"dtype": dtype, "bdata": data, "shape": f"{len(rows)}, {len(rows[0]) if rows else 0}"}
@@ -177,7 +183,7 @@ def ending_trace(lanes: Sequence[Lane], clock: Clock, *, size: float) -> dict[st
         "type": "scatter",
         "mode": "markers",
         "name": "aborted or failed",
-        "x": pack([clock.at(lane.record.finished_ns) for lane, _ in broken]),
+        "x": clock.pack(lane.record.finished_ns for lane, _ in broken),
         "y": pack([lane.number for lane, _ in broken]),
         "marker": {"symbol": "x", "size": size, "color": INK},
         "hovertext": [f"<b>{escape(lane.name)}</b> {word} {time} after its arrival" for (lane, word), time in told],
@@ -209,9 +215,3 @@ def value_axis(low: float, high: float, *, log: bool) -> dict[str, Any]:
     values = ticks_of(low, high)
     axis: dict[str, Any] = {"type": "log", "range": [math.log10(low), math.log10(high)]}
     return axis | {"tickvals": values, "ticktext": [f"{value:g}" for value in values]}
-
-
-def _fitting(text: str, width: float) -> str:
-    while text and text_width(text, SMALL) > width:
-        text = text.rstrip("…")[:-1].rstrip() + "…" if len(text) > 1 else ""
-    return text

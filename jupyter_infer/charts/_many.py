@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_infer.charts._bars import HOVER_WIDTH, MONEY, TERMS, bar_trace, define, describe
-from jupyter_infer.charts.labels import wrap_html
+from jupyter_infer.charts.labels import in_template, wrap_html
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.rows import PHASES, Row
 from jupyter_infer.charts.template import SMALL
@@ -68,9 +68,10 @@ def cost_trace(rows: Sequence[Row], price: MachinePrice | None, *, width: float)
         return None
     trace = _trace("shared cost", usd, width)
     trace["xaxis"] = "x3"
+    priced = in_template(wrap_html(describe(price), HOVER_WIDTH, SMALL))
     trace["hovertemplate"] = (
         f"{REQUEST}<br><b>shared cost &#36;%{{x:{DOLLARS}</b>"
-        f"<br><i>{define(*MONEY, named=True)}</i><br>{wrap_html(describe(price), HOVER_WIDTH, SMALL)}<extra></extra>"
+        f"<br><i>{define(*MONEY, named=True)}</i><br>{priced}<extra></extra>"
     )
     return trace
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jupyter_infer.charts._lanes import Clock, Lane
 from jupyter_infer.records import StepRecord, StepWork
@@ -33,6 +33,22 @@ class Segment:
     phase: str = ""  # of what is known from the record alone
 
 
+@dataclass(slots=True)
+class _Open:
+    """A segment that the next step may make longer: half a million steps of lanes are a few hundred of these."""
+
+    lane: int
+    kind: str
+    begun_ns: int
+    ended_ns: int
+    first: int
+    last: int
+    steps: int
+    tokens: int
+    drafts: int
+    accepted: int
+
+
 def segments_of(lanes: Sequence[Lane], steps: Sequence[StepRecord], clock: Clock) -> list[Segment]:
     """Return the segments of all lanes; requests that have none are in one lane, after the others."""
     places = {lane.key: lane.number for lane in lanes}
@@ -54,54 +70,59 @@ def _worked(
     places: Mapping[tuple[str, int], int], steps: Sequence[StepRecord], pause: int, *, joined: bool
 ) -> list[Segment]:
     others = len(places) + 1
-    done: list[Segment] = []
-    last: dict[int, Segment] = {}
+    done: list[_Open] = []
+    last: dict[int, _Open] = {}
     for step in steps:
-        for lane, segment in _in_step(step, places, others).items():
+        begun, ended, index = step.start_ns, step.end_ns, step.index
+        for lane, (kind, tokens, drafts, accepted) in _in_step(step, places, others).items():
             before = last.get(lane)
-            if before is not None and _follows(segment, before, pause, joined):
-                last[lane] = replace(
-                    before,
-                    ended_ns=segment.ended_ns,
-                    last=segment.last,
-                    steps=before.steps + 1,
-                    tokens=before.tokens + segment.tokens,
-                    drafts=before.drafts + segment.drafts,
-                    accepted=before.accepted + segment.accepted,
-                )
+            if (
+                before is not None
+                and kind == before.kind
+                and index == before.last + 1
+                and (joined or kind in ("decode", "drafts"))
+                and begun - before.ended_ns <= pause
+            ):
+                before.ended_ns, before.last = ended, index
+                before.steps += 1
+                before.tokens += tokens
+                before.drafts += drafts
+                before.accepted += accepted
                 continue
             if before is not None:
                 done.append(before)
-            last[lane] = segment
-    return done + list(last.values())
+            last[lane] = _Open(lane, kind, begun, ended, index, index, 1, tokens, drafts, accepted)
+    return [
+        Segment(
+            one.lane,
+            one.kind,
+            one.begun_ns,
+            one.ended_ns,
+            one.first,
+            one.last,
+            one.steps,
+            one.tokens,
+            one.drafts,
+            one.accepted,
+        )
+        for one in [*done, *last.values()]
+    ]
 
 
-def _in_step(step: StepRecord, places: Mapping[tuple[str, int], int], others: int) -> dict[int, Segment]:
-    """Return what a step was to each lane; the neighbours in the last lane are added up."""
-    found: dict[int, Segment] = {}
+def _in_step(
+    step: StepRecord, places: Mapping[tuple[str, int], int], others: int
+) -> dict[int, tuple[str, int, int, int]]:
+    """Return kind, tokens, drafts and accepted ones of each lane in a step; the neighbours in the last lane are added
+    up.
+    """
+    found: dict[int, tuple[str, int, int, int]] = {}
     for work in step.work:
         lane = places.get((work.request_id, work.sample), others)
-        made = Segment(
-            lane,
-            _kind(work),
-            step.start_ns,
-            step.end_ns,
-            step.index,
-            step.index,
-            1,
-            work.tokens,
-            work.draft_tokens,
-            work.accepted_tokens,
-        )
+        made = (_kind(work), work.tokens, work.draft_tokens, work.accepted_tokens)
         if (known := found.get(lane)) is not None:
-            kinds = (known.kind, made.kind)
-            made = replace(
-                made,
-                kind=next(kind for kind in ("prefill", "recomputed", "drafts", "decode") if kind in kinds),
-                tokens=known.tokens + made.tokens,
-                drafts=known.drafts + made.drafts,
-                accepted=known.accepted + made.accepted,
-            )
+            kinds = (known[0], made[0])
+            kind = next(kind for kind in ("prefill", "recomputed", "drafts", "decode") if kind in kinds)
+            made = (kind, known[1] + made[1], known[2] + made[2], known[3] + made[3])
         found[lane] = made
     return found
 
@@ -110,12 +131,6 @@ def _kind(work: StepWork) -> str:
     if work.prefill_tokens:
         return "prefill"
     return "recomputed" if work.recomputed_tokens else "drafts" if work.draft_tokens else "decode"
-
-
-def _follows(segment: Segment, before: Segment, pause: int, joined: bool) -> bool:
-    if segment.kind != before.kind or segment.first != (before.last or 0) + 1:
-        return False
-    return (joined or segment.kind in ("decode", "drafts")) and segment.begun_ns - before.ended_ns <= pause
 
 
 def _before(lane: Lane, known_ns: int | None) -> list[Segment]:

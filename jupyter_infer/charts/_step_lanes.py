@@ -72,7 +72,7 @@ def _bars(
         "type": "bar",
         "orientation": "h",
         "name": name,
-        "base": pack([clock.at(segment.begun_ns) for segment in segments]),
+        "base": clock.pack(segment.begun_ns for segment in segments),
         "x": pack([clock.length(segment.ended_ns - segment.begun_ns) for segment in segments]),
         "y": pack([segment.lane for segment in segments]),
         "width": round(width, 4),

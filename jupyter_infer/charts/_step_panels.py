@@ -11,13 +11,13 @@ from jupyter_infer.charts._token_marks import Mark, Scale, describe, step_lines
 from jupyter_infer.charts._tuning import is_mixed
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.template import COLORS
-from jupyter_infer.outliers import StepFacts
+from jupyter_infer.gaps import StepFacts
 
-__all__ = ["Stretch", "pool_traces", "stretches_of", "token_traces", "victim_trace"]
+__all__ = ["Stretch", "pool_traces", "stretches_of", "token_traces", "told_of", "victim_trace"]
 
-TOLD = 1500  # steps that are told in words
+TOLD = 1000  # steps that are told in words
 DRAWN = 1500  # stretches; of more, neighbours are joined as the largest of them
-POINTS = 3000  # of the pool
+POINTS = 3000  # of the pool, and steps that are told; of more, the largest of neighbours
 POOL = "#009e73"
 DRAFTS = "#cc79a7"
 
@@ -34,6 +34,19 @@ class Stretch:
     def tokens(self) -> int:
         """Tokens of each of the steps."""
         return sum(self.counts)
+
+
+def told_of(facts: Sequence[StepFacts], clock: Clock) -> Sequence[StepFacts]:
+    """Return the steps that hovering tells: all, or of very many the largest of each short time."""
+    if len(facts) <= POINTS:
+        return facts
+    width = clock.span_ns // POINTS + 1
+    largest: dict[int, StepFacts] = {}
+    for one in facts:
+        place = (one.step.start_ns - clock.origin_ns) // width
+        if place not in largest or one.tokens > largest[place].tokens:
+            largest[place] = one
+    return list(largest.values())
 
 
 def stretches_of(facts: Sequence[StepFacts], clock: Clock) -> tuple[list[Stretch], bool]:
@@ -75,12 +88,13 @@ def token_traces(
         name, color = layers[depth - 1]
         if any(stretch.counts[depth - 1] for stretch in stretches):
             made.append(_area(stretches, depth, clock, name, color, axis))
+    facts = told_of(facts, clock)
     points: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
         "name": "step",
         "marker": {"size": 1, "opacity": 0},
-        "x": pack([clock.at((one.step.start_ns + one.step.end_ns) / 2) for one in facts]),
+        "x": clock.pack((one.step.start_ns + one.step.end_ns) / 2 for one in facts),
         "y": pack([one.tokens for one in facts]),
         "yaxis": axis,
     }
@@ -113,7 +127,7 @@ def pool_traces(facts: Sequence[StepFacts], total: int, clock: Clock, *, axis: s
             "type": "scatter",
             "mode": "lines",
             "name": "blocks in use",
-            "x": pack([clock.at(time) for time, _ in kept]),
+            "x": clock.pack(time for time, _ in kept),
             "y": pack([used for _, used in kept]),
             "line": {"shape": "hv", "width": 1.5, "color": POOL},
             "fill": "tozeroy",
@@ -134,17 +148,13 @@ def victim_trace(
         ("ITL", "circle", COLORS["decode"], False),
         ("ITL beside others' prompts", "square", COLORS["prefill"], True),
     ):
-        own = [
-            mark
-            for mark in gaps
-            if (mark.step in facts and is_mixed(facts[mark.step], mark.lane.record.request_id)) == wanted
-        ]
+        own = [mark for mark in gaps if (mark.step in facts and is_mixed(facts[mark.step], mark.lane.key)) == wanted]
         made.append(
             {
                 "type": "scatter",
                 "mode": "markers",
                 "name": name,
-                "x": pack([clock.at(mark.time_ns) for mark in own]),
+                "x": clock.pack(mark.time_ns for mark in own),
                 "y": pack([(mark.itl_ns or 0) / scale.unit_ns for mark in own]),
                 "marker": {"symbol": symbol, "size": 8 if wanted else 5, "color": color},
                 "hovertext": [describe(mark, facts.get(mark.step)) for mark in own],
@@ -157,20 +167,20 @@ def victim_trace(
 
 
 def _area(stretches: Sequence[Stretch], depth: int, clock: Clock, name: str, color: str, axis: str) -> dict[str, Any]:
-    x: list[float] = []
+    times: list[int] = []
     y: list[float | None] = []
     for place, stretch in enumerate(stretches):
-        x.append(clock.at(stretch.begun_ns))
+        times.append(stretch.begun_ns)
         y.append(sum(stretch.counts[:depth]))
         after = stretches[place + 1].begun_ns if place + 1 < len(stretches) else None
         if after is None or after > stretch.ended_ns:  # nothing was computed until the next step
-            x.append(clock.at(stretch.ended_ns))
+            times.append(stretch.ended_ns)
             y.append(0)
     return {
         "type": "scatter",
         "mode": "lines",
         "name": f"{name} tokens",
-        "x": pack(x),
+        "x": clock.pack(times),
         "y": pack(y),
         "line": {"shape": "hv", "width": 1, "color": color},
         "fill": "tozeroy",

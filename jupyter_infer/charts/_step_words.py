@@ -7,35 +7,73 @@ from collections.abc import Mapping, Sequence
 from jupyter_infer.charts._lanes import Lane, short
 from jupyter_infer.charts._segments import Segment
 from jupyter_infer.charts.chart import Table
+from jupyter_infer.gaps import StepFacts
 from jupyter_infer.numbers import format_count, format_ns
-from jupyter_infer.outliers import StepFacts, names
+from jupyter_infer.outliers import names
 from jupyter_infer.run import Run
 
 __all__ = ["steps_reading", "steps_table"]
 
 
-def steps_reading(run: Run, lanes: Sequence[Lane], facts: Mapping[int, StepFacts], others: bool) -> str:
+def steps_reading(
+    run: Run, lanes: Sequence[Lane], facts: Mapping[int, StepFacts], *, others: bool, complete: bool
+) -> str:
+    """Return one sentence on what the steps computed, and who waited for them.
+
+    Parameters
+    ----------
+    run
+        The run.
+    lanes
+        Its samples.
+    facts
+        The facts of its steps, by index.
+    others
+        Whether the steps also computed something of requests that are not in the run.
+    complete
+        Whether all steps of the run are there.
+    """
     if not run.steps:
         return f"No step of {_requests(len(run.requests))} is remembered." if run.requests else "No request ran."
     steps = run.steps
     span = format_ns(max(step.end_ns for step in steps) - min(step.start_ns for step in steps))
     count = "1 step" if len(steps) == 1 else f"{format_count(len(steps))} steps"
-    parts = [f"{count} in {span}", _budget(run, facts)]
+    parts = [_budget(run, facts)]
     if drafts := sum(one.drafts for one in facts.values()):
         accepted = sum(one.accepted for one in facts.values())
         parts.append(f"{format_count(accepted)} of {format_count(drafts)} drafts were accepted")
-    most, waiting = max(step.running for step in steps), max(step.waiting for step in steps)
     if len(lanes) > 1:
-        samples = any(len(record.samples) > 1 for record in run.requests)
-        what = "samples" if samples else "requests"
-        ran = f"at most {format_count(most)}{'' if others else f' of {format_count(len(lanes))} {what}'}"
-        if most == len(lanes) and not others:
-            ran = f"both {what}" if most == 2 else f"all {format_count(most)} {what}"
-        waited = f"up to {format_count(waiting)} waited for one" if waiting else "none waited for a place"
-        parts.append(f"{ran} ran at once and {waited}")
+        parts.append(_crowd(run, lanes, others=others))
     if lost := sum(len(step.preempted) for step in steps):
         parts.append("1 was preempted" if lost == 1 else f"{format_count(lost)} preemptions")
-    return f"{'; '.join(part for part in parts if part)}."
+    told = "; ".join(part for part in parts if part)
+    # Of other steps nothing is known, also not that they were smaller.
+    known = "Of the one step that is" if len(steps) == 1 else f"Of the {count} that are"
+    head = f"{count} in {span}; " if complete else f"{known} remembered, {span} long: "
+    return f"{head}{told}."
+
+
+def _crowd(run: Run, lanes: Sequence[Lane], *, others: bool) -> str:
+    """Return how many ran at once, how many waited, and what for if all of these waited for the same."""
+    most = max(step.running for step in run.steps)
+    samples = any(len(record.samples) > 1 for record in run.requests)
+    what = "samples" if samples else "requests"
+    every = most == len(lanes) and not others
+    ran = f"at most {format_count(most)}{'' if others else f' of {format_count(len(lanes))} {what}'}"
+    if every:
+        ran = f"both {what}" if most == 2 else f"all {format_count(most)} {what}"
+    waited = [step for step in run.steps if step.waiting]
+    if not waited:
+        return f"{ran} ran at once and none waited"
+    why = ""
+    if run.engine is not None:
+        seats, budget = run.engine.max_num_seqs, run.engine.max_num_batched_tokens
+        if all(step.running >= seats for step in waited):
+            why = " for a place"
+        elif all(step.running < seats and step.tokens >= budget for step in waited):
+            why = " for room in a step"
+    other = ", at other times," if every else ""
+    return f"{ran} ran at once and{other} up to {format_count(max(step.waiting for step in waited))} waited{why}"
 
 
 def _budget(run: Run, facts: Mapping[int, StepFacts]) -> str:
@@ -47,7 +85,7 @@ def _budget(run: Run, facts: Mapping[int, StepFacts]) -> str:
     if not full:
         return f"the largest computed {format_count(largest)} of the {format_count(budget)} tokens of the budget"
     times = "1 step" if len(full) == 1 else f"{format_count(len(full))} steps"
-    whose = [short(name) for name in dict.fromkeys(name for one in full for name in one.prefill)]
+    whose = [short(name) for name in dict.fromkeys(name for one in full for name, _ in one.prefill)]
     prompts = f"{names(whose)}'s prompt" if len(whose) == 1 else f"prompts of {names(whose)}"
     every = "all of them with" if len(full) > 1 else "with"
     tail = f", {every} {prompts}" if whose and all(one.prefill for one in full) else ""

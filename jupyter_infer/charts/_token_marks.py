@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
+
 from jupyter_infer.charts._lanes import Lane, short
 from jupyter_infer.charts.labels import escape, one_line, wrap_html
 from jupyter_infer.charts.template import SMALL
+from jupyter_infer.gaps import Key, StepFacts
 from jupyter_infer.metrics import DEFINITIONS
 from jupyter_infer.numbers import format_count, format_ns
-from jupyter_infer.outliers import Outlier, StepFacts, names
+from jupyter_infer.outliers import Outlier, names
 
 __all__ = [
     "RAMP",
@@ -38,9 +41,8 @@ RAMP = ((0.0, "#d3eaf8"), (0.3, "#56b4e9"), (0.65, "#0072b2"), (1.0, "#0a1a4a"))
 TOP = 3  # outliers that are marked and listed
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What one step gave to one sample."""
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """What one step gave to one sample; a struct like the event that it is made of, since there are as many."""
 
     lane: Lane
     first: int  # which token of the answer it begins with, from 1
@@ -121,13 +123,18 @@ def quoted(text: str, limit: int = TEXT, marks: Sequence[str] = "“”") -> str
     return f"{marks[0]}{escape(shown)}{marks[1]}"
 
 
-def besides(facts: StepFacts, request_id: str | None = None) -> list[str]:
-    """Return, line by line, what a step computed besides decode tokens (of `request_id`, if given)."""
+def besides(facts: StepFacts, own: Key | None = None) -> list[str]:
+    """Return, line by line, what a step computed besides decode tokens and, if given, `own` ones."""
+
+    def called(key: Key) -> str:
+        return short(*key) if own and key[0] == own[0] else short(key[0])
+
     lines = []
     for what, table in (("prompt tokens", facts.prefill), ("tokens computed again", facts.recomputed)):
-        others = {short(name): count for name, count in table.items() if name != request_id}
+        others = {key: count for key, count in table.items() if key != own}
         if others:
-            lines.append(f"{format_count(sum(others.values()))} {what} of {names(list(others))}")
+            whose = names(list(dict.fromkeys(called(key) for key in others)))
+            lines.append(f"{format_count(sum(others.values()))} {what} of {whose}")
     if facts.drafts:
         lines.append(f"{format_count(facts.drafts)} drafts, {format_count(facts.accepted)} accepted")
     if facts.step.preempted:
@@ -143,7 +150,7 @@ def describe(mark: Mark, facts: StepFacts | None, outlier: Outlier | None = None
         itl = f"first token, TTFT {format_ns(mark.time_ns - mark.lane.record.arrival_ns)}"
     many = f", {mark.tokens} tokens in one step" if mark.tokens > 1 else ""
     lines = [f"<b>{escape(mark.lane.name)} {which}</b> {quoted(mark.text)}", f"<b>{itl}</b>{many}"]
-    lines += [] if brief else step_lines(facts, mark.step, mark.lane.record.request_id)
+    lines += [] if brief else step_lines(facts, mark.step, mark.lane.key)
     if outlier:
         lines.append(f"<b>{wrap_html(outlier.text, HOVER, SMALL)}</b>")
     return "<br>".join(lines)
@@ -151,22 +158,21 @@ def describe(mark: Mark, facts: StepFacts | None, outlier: Outlier | None = None
 
 def ring_hover(outlier: Outlier) -> str:
     """Return what hovering over a marked outlier says, as markup."""
-    head = f"{short(outlier.gap.request_id)}, step {outlier.gap.step}: ITL {format_ns(outlier.gap.ns)}"
+    gap = outlier.gap
+    head = f"{short(gap.request_id, gap.part)}, step {gap.step}: ITL {format_ns(gap.ns)}"
     median = f"median of its request {format_ns(outlier.median_ns)}"
     return f"<b>{escape(head)}</b><br>{median}<br><b>{wrap_html(outlier.text, HOVER, SMALL)}</b>"
 
 
-def step_lines(facts: StepFacts | None, step: int, request_id: str | None = None) -> list[str]:
-    """Return what a step was, line by line as markup."""
+def step_lines(facts: StepFacts | None, step: int, own: Key | None = None) -> list[str]:
+    """Return what a step was, to all or besides one's `own`, line by line as markup."""
     if facts is None:
         return [f"step {step}, no longer remembered"]
-    count = facts.requests - (request_id is not None)
-    shared = f"with {format_count(count)} {'other ' if request_id else ''}request{'' if count == 1 else 's'}"
-    shared = shared if count else "alone"
+    shared = _beside(facts, own)
     cpu = "n/a" if facts.on_cpu is None else f"{100 * facts.on_cpu:.0f} %"
     threads = f", {facts.step.threads} threads" if facts.step.threads and facts.step.threads > 1 else ""
     lines = [f"step {step} {shared}: {format_ns(facts.step.duration_ns)}, {cpu} on a CPU{threads}"]
-    return lines + [wrap_html(f"also {line}", HOVER, SMALL) for line in besides(facts, request_id)]
+    return lines + [wrap_html(f"also {line}", HOVER, SMALL) for line in besides(facts, own)]
 
 
 def pick(outliers: Sequence[Outlier]) -> list[list[Outlier]]:
@@ -179,7 +185,7 @@ def pick(outliers: Sequence[Outlier]) -> list[list[Outlier]]:
 
 def whose(outliers: Sequence[Outlier]) -> str:
     """Return whose outliers these are, as people list them."""
-    return names(list(dict.fromkeys(short(outlier.gap.request_id) for outlier in outliers)))
+    return names(list(dict.fromkeys(short(outlier.gap.request_id, outlier.gap.part) for outlier in outliers)))
 
 
 def medians(marks: Sequence[Mark]) -> float | None:
@@ -191,6 +197,16 @@ def medians(marks: Sequence[Mark]) -> float | None:
 def define(*terms: str) -> str:
     """Return definitions for a caption."""
     return " · ".join(f"{term}: {DEFINITIONS[term]}" for term in terms)
+
+
+def _beside(facts: StepFacts, own: Key | None) -> str:
+    """Return with how many a step was shared."""
+    count = facts.requests - (own is not None)
+    parts = [f"{format_count(count)} {'other ' if own else ''}request{'' if count == 1 else 's'}"] if count else []
+    if own and len(facts.keys) > facts.requests:
+        siblings = sum(key[0] == own[0] for key in facts.keys) - 1
+        parts += [f"{format_count(siblings)} other sample{'' if siblings == 1 else 's'} of it"] if siblings > 0 else []
+    return f"with {' and '.join(parts)}" if parts else "alone"
 
 
 def _place(lane: Lane) -> int:

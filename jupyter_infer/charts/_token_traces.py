@@ -12,7 +12,8 @@ from jupyter_infer.charts._lanes import Clock, grid
 from jupyter_infer.charts._token_marks import Mark, Scale, describe, step_lines
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.template import COLORS, INK
-from jupyter_infer.outliers import Outlier, StepFacts
+from jupyter_infer.gaps import StepFacts
+from jupyter_infer.outliers import Outlier
 
 __all__ = [
     "FULL",
@@ -42,7 +43,7 @@ def height_traces(
     trace: dict[str, Any] = {
         "type": "scatter",
         "name": "tokens of a step",
-        "x": pack([clock.at(mark.time_ns) for mark in gaps]),
+        "x": clock.pack(mark.time_ns for mark in gaps),
         "y": pack([(mark.itl_ns or 0) / scale.unit_ns for mark in gaps]),
         "cliponaxis": False,
     }
@@ -101,7 +102,7 @@ def bar_trace(
         "type": "bar",
         "orientation": "h",
         "name": "ITL",
-        "base": pack([clock.at(begun) for _, _, begun in gaps]),
+        "base": clock.pack(begun for _, _, begun in gaps),
         "x": pack([clock.length(itl) for _, itl, _ in gaps]),
         "y": pack([mark.lane.number for mark, _, _ in gaps]),
         "width": round(width, 4),
@@ -130,7 +131,7 @@ def first_trace(marks: Sequence[Mark], clock: Clock, facts: Mapping[int, StepFac
         "type": "scatter",
         "mode": "markers",
         "name": "first token",
-        "x": pack([clock.at(mark.time_ns) for mark in firsts]),
+        "x": clock.pack(mark.time_ns for mark in firsts),
         "y": pack([mark.lane.number for mark in firsts]),
         "marker": {"symbol": "diamond" if size > 4 else "line-ns-open", "size": size, "color": INK},
         "hovertext": [describe(mark, facts.get(mark.step), brief=len(firsts) > BRIEF) for mark in firsts],
@@ -146,7 +147,7 @@ def wait_trace(marks: Sequence[Mark], clock: Clock, *, width: float) -> dict[str
         "type": "bar",
         "orientation": "h",
         "name": "TTFT",
-        "base": pack([clock.at(mark.lane.record.arrival_ns) for mark in firsts]),
+        "base": clock.pack(mark.lane.record.arrival_ns for mark in firsts),
         "x": pack([clock.length(mark.time_ns - mark.lane.record.arrival_ns) for mark in firsts]),
         "y": pack([mark.lane.number for mark in firsts]),
         "width": round(width, 4),
@@ -159,11 +160,11 @@ def step_strip(facts: Mapping[int, StepFacts], clock: Clock) -> dict[str, Any] |
     """Return a strip of all steps, coloured by what they computed, which tells it; None of none or too many."""
     if not 0 < len(facts) <= FULL:
         return None
-    edges: list[float] = []
+    edges: list[int] = []
     kinds: list[float | None] = []
     texts: list[str] = []
     for one in facts.values():
-        begun, ended = clock.at(one.step.start_ns), clock.at(one.step.end_ns)
+        begun, ended = one.step.start_ns, one.step.end_ns
         if edges and begun > edges[-1]:
             kinds.append(None)
             texts.append("")
@@ -178,7 +179,7 @@ def step_strip(facts: Mapping[int, StepFacts], clock: Clock) -> dict[str, Any] |
     return {
         "type": "heatmap",
         "name": "steps",
-        "x": pack(edges),
+        "x": clock.pack(edges),
         "y": [0, 1],
         "z": grid([kinds]),
         "zmin": 0,

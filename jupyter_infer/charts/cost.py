@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_infer.charts._cost_bars import API, REST, api_panel, panel, strip
-from jupyter_infer.charts._cost_parts import SHARED, Measure, Parts, parts_of
+from jupyter_infer.charts._cost_parts import SHARED, Measure, Parts, parts_of, shared_ns
 from jupyter_infer.charts._cost_words import api_total, cost_advice, cost_caption, cost_reading
 from jupyter_infer.charts.card import EDGE, KeyEntry, card_layout
 from jupyter_infer.charts.chart import Chart, Table
-from jupyter_infer.charts.labels import cut, escape, text_width
+from jupyter_infer.charts.labels import cut, escape, fit
 from jupyter_infer.charts.template import COLORS, INK, MUTED, SMALL
 from jupyter_infer.metrics import phases
-from jupyter_infer.numbers import format_ns, format_share
+from jupyter_infer.numbers import format_count, format_ns, format_share
 from jupyter_infer.pricing import format_usd, per_million
 from jupyter_infer.run import Run
 
@@ -116,7 +116,10 @@ def _row_axes(run: Run, height: float, rows: float) -> dict[str, Any]:
         "fixedrange": True,
     }
     if count <= LABELLED:
-        labels = [escape(_fit(f"{number} · {record.label}")) for number, record in enumerate(run.requests, 1)]
+        labels = [
+            escape(fit(cut(f"{number} · {record.label}"), LEFT - EDGE - 8, SMALL))
+            for number, record in enumerate(run.requests, 1)
+        ]
         axis |= {"tickvals": list(range(1, len(labels) + 1)), "ticktext": labels}
     else:
         step = next(step for step in (5, 10, 20, 50, 100, 1000) if step * 8 >= count or step == 1000)
@@ -134,13 +137,6 @@ def _row_axes(run: Run, height: float, rows: float) -> dict[str, Any]:
     return {"yaxis": axis, "yaxis9": whole}
 
 
-def _fit(label: str) -> str:
-    text = cut(label)
-    while text_width(text, SMALL) > LEFT - EDGE - 8:
-        text = text.rstrip("…")[:-1].rstrip() + "…"
-    return text
-
-
 def _key(traces: Sequence[dict[str, Any]]) -> list[KeyEntry]:
     signs = {"stalled": "▨", REST["unattributed"][2]: "▦", REST["idle"][2]: "▨", API: "□"}
     key: dict[str, KeyEntry] = {}
@@ -152,12 +148,14 @@ def _key(traces: Sequence[dict[str, Any]]) -> list[KeyEntry]:
 
 
 def _table(run: Run, parts: Parts) -> Table:
+    if not run.requests:
+        return Table()
     measure, price = Measure(run.price), run.price
-    names = {"elapsed": "the machine, in all", "shared": "shared cost of all requests"}
-    names |= {phase: f"shared {phase}" for phase in SHARED} | {name: text for name, (*_, text) in REST.items()}
-    times = [(text, getattr(parts, name)) for name, text in names.items()]
-    walls = [phases(record).e2e_ns for record in run.requests]
-    times.append(("wall cost, summed", sum(ns for ns in walls if ns is not None) if any(walls) else None))
+    times: list[tuple[str, int | None]] = [("the machine, in all", parts.elapsed)]
+    times.append(_summed("shared cost", [record.shared_ns for record in run.requests]))
+    times += [_summed(f"shared {phase}", [shared_ns(record)[phase] for record in run.requests]) for phase in SHARED]
+    times += [(text, getattr(parts, name)) for name, (*_, text) in REST.items()]
+    times.append(_summed("wall cost", [phases(record).e2e_ns for record in run.requests]))
     rows = [
         [
             text,
@@ -174,3 +172,10 @@ def _table(run: Run, parts: Parts) -> Table:
     if run.header.api_price is not None:
         rows.append([API, format_usd(api_total(run)), "", ""])
     return Table(head=("where the money went", "dollars", "time", "of the time"), rows=rows)
+
+
+def _summed(name: str, times: Sequence[int | None]) -> tuple[str, int | None]:
+    """Return what a sum over requests is called, with how many are in it where some are not known, and the sum."""
+    known = [ns for ns in times if ns is not None]
+    some = "" if len(known) in (0, len(times)) else f", of {format_count(len(known))} of {format_count(len(times))}"
+    return f"{name}{some or ', of all'} requests" if len(times) > 1 else name, sum(known) if known else None

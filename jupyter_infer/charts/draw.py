@@ -34,6 +34,7 @@ def draw(kind: str, runs: Sequence[Run], /, *, title: str = "", **options: Any) 
     ConfigError
         If there is no such kind, or it has no such option.
     """
+    kind = str(kind)
     if kind not in KINDS:
         raise ConfigError(f"unknown chart {kind!r}{nearest(kind, KINDS)}; there is: {', '.join(KINDS)}")
     make = getattr(importlib.import_module(f"jupyter_infer.charts.{kind}"), f"{kind}_chart")
@@ -42,5 +43,7 @@ def draw(kind: str, runs: Sequence[Run], /, *, title: str = "", **options: Any) 
         if name not in known:
             has = f"it takes {', '.join(known)}" if known else "it takes none"
             raise ConfigError(f"the chart {kind!r} has no option {name!r}{nearest(name, known)}; {has}")
-    chart: Chart = make(runs if kind == "compare" else runs[0], title=title, **options)
+    # A name that looks like a number was perhaps read as one.
+    named = {name: str(value) if isinstance(value, int | float) else value for name, value in options.items()}
+    chart: Chart = make(runs if kind == "compare" else runs[0], title="" if title is None else str(title), **named)
     return chart

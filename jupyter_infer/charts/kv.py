@@ -12,10 +12,11 @@ from jupyter_infer.charts import _kv_areas as areas
 from jupyter_infer.charts._kv_areas import EVICTED, PREEMPTED
 from jupyter_infer.charts._kv_bands import POINTS, Usage, usage_of
 from jupyter_infer.charts._kv_words import MIB, kv_advice, kv_reading
+from jupyter_infer.charts._lanes import Clock
 from jupyter_infer.charts.card import EDGE, KeyEntry, card_layout
 from jupyter_infer.charts.chart import Chart, Table
 from jupyter_infer.charts.labels import escape
-from jupyter_infer.charts.template import INK, MUTED, SMALL
+from jupyter_infer.charts.template import GRID, INK, MUTED, SMALL
 from jupyter_infer.numbers import NOT_KNOWN, format_count, format_share
 from jupyter_infer.pool import block_bytes
 from jupyter_infer.run import Run
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["kv_chart"]
 
 HEIGHT = 280  # pixels of the plot, so that a hover text with all owners has room
+WORDED = 0.3  # of the axis, a time without steps in which words have room
 CAPTION = (
     "in use = in the block table of a sample · shared prefix = in several tables, counted once · cached = free, but "
     "found again by a prompt that begins alike, as far as this run filled it"
@@ -38,7 +40,7 @@ def kv_chart(run: Run, *, title: str = "") -> Chart:
     Parameters
     ----------
     run
-        A run with its steps; without them, the chart says that nothing is known.
+        A run with its steps; of those that are not there, the chart says that nothing is known.
     title
         The status line, as plain text.
     """
@@ -60,10 +62,13 @@ def _figure(run: Run, usage: Usage | None, title: str, reading: str, advice: str
         hidden = {"visible": False, "range": [0, 1], "fixedrange": True}
         return go.Figure({"data": [], "layout": layout | {"xaxis": hidden, "yaxis": hidden}})
     origin = min((record.arrival_ns for record in run.requests), default=run.steps[0].planned_ns)
-    end = max(run.span_ns[1], usage.pool.moments[-1].time_ns)
-    unit, size = _unit(end - origin)
-    times = [(usage.pool.moments[index].time_ns - origin) / size for index in usage.picks]
-    times.append((end - origin) / size)  # what was left stays so to the end
+    seen = max(usage.pool.steps[-1].end_ns, usage.pool.moments[-1].time_ns)
+    end = max(run.span_ns[1], seen)
+    clock = Clock(origin, max(1, end - origin))
+    unit, size = clock.unit
+    times = [clock.at(usage.pool.moments[index].time_ns) for index in usage.picks]
+    # What was left stays so to the end, as far as it is known.
+    times.append(clock.at(end if usage.complete else seen))
     colors = areas.colors_of(usage.bands)
     traces = [areas.area(band, times, color, hatch) for band, (color, hatch) in zip(usage.bands, colors, strict=True)]
     each = block_bytes(usage.info)
@@ -87,19 +92,15 @@ def _figure(run: Run, usage: Usage | None, title: str, reading: str, advice: str
         reading=reading,
         advice=advice,
     )
-    layout |= _axes(times[-1], unit, top, each)
+    layout |= _axes(clock, top, each)
+    layout["shapes"] = [] if usage.complete else [_blank(0, times[0], clock), _blank(times[-1], clock.at(end), clock)]
     total = usage.info.kv_blocks_total
     if 0 < total <= top:
-        layout["shapes"] = [_total_line(total)]
+        layout["shapes"].append(_total_line(total))
         layout["annotations"].append(_note(f"pool: {format_count(total)} blocks", total, "bottom", "left"))
     if above:
         layout["annotations"].append(_note(f"above this axis: {', '.join(above)}", top, "top", "right"))
     return go.Figure({"data": traces, "layout": layout})
-
-
-def _unit(span_ns: int) -> tuple[str, float]:
-    """Return the unit in which a span of time reads well, and its nanoseconds."""
-    return ("ms", 1e6) if span_ns < 1e9 else ("s", 1e9) if span_ns < 300e9 else ("min", 60e9)
 
 
 def _scale(usage: Usage) -> tuple[float, list[tuple[str, str, Sequence[int | None]]], list[str]]:
@@ -147,6 +148,10 @@ def _caption(usage: Usage, each: float | None) -> str:
     if each is not None:
         size += f" = {each / MIB:.3g} MiB, {each / usage.info.block_size / 1024:.3g} KiB a token"
     parts = [size, CAPTION]
+    if not usage.complete:
+        parts.append(
+            "not all steps of this run are remembered: before the first and after the last one nothing is known"
+        )
     if usage.owned and usage.pool.begins_inside:
         parts.append("samples ran before the first step: the blocks that they had are of no recorded owner")
     if len(usage.pool) > POINTS:
@@ -160,16 +165,11 @@ def _blocks(count: int) -> str:
     return f"{format_count(count)} block{'' if count == 1 else 's'}"
 
 
-def _axes(end: float, unit: str, top: float, each: float | None) -> dict[str, Any]:
+def _axes(clock: Clock, top: float, each: float | None) -> dict[str, Any]:
     axes: dict[str, Any] = {
         "hovermode": "x",
         "hoverdistance": -1,
-        "xaxis": {
-            "title": {"text": f"{unit} from the first arrival"},
-            "range": [0, 1.01 * end],
-            "exponentformat": "none",
-            "nticks": 7,
-        },
+        "xaxis": clock.axis(range=[0, 1.01 * clock.length(clock.span_ns)], nticks=7),
         "yaxis": {
             "title": {"text": "KV blocks"},
             "range": [0, top],
@@ -193,6 +193,15 @@ def _axes(end: float, unit: str, top: float, each: float | None) -> dict[str, An
     return axes
 
 
+def _blank(begun: float, ended: float, clock: Clock) -> dict[str, Any]:
+    """Return a time of which no step is remembered, which is no time in which nothing was held."""
+    shape = {"type": "rect", "layer": "below", "xref": "x", "x0": begun, "x1": ended, "yref": "paper", "y0": 0, "y1": 1}
+    roomy = ended - begun >= WORDED * clock.length(clock.span_ns)
+    label: dict[str, Any] = {"text": "steps not remembered" if roomy else "", "font": {"size": SMALL, "color": MUTED}}
+    label |= {"textposition": "bottom center", "padding": 4}  # between the lines of the grid
+    return shape | {"fillcolor": GRID, "line": {"width": 0}, "label": label}
+
+
 def _total_line(total: int) -> dict[str, Any]:
     line = {"color": INK, "width": 1}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": total, "y1": total, "line": line}
@@ -214,15 +223,16 @@ def _note(text: str, y: float, anchor: str, side: str) -> dict[str, Any]:
 
 
 def _table(usage: Usage) -> Table:
+    most = "at most" if usage.complete else f"at most, of {format_count(len(usage.pool.steps))} steps remembered"
     each, fullest = block_bytes(usage.info), usage.fullest
     asked = [count for count in usage.asked if count is not None]
 
-    def row(name: str, most: int | None) -> list[str]:
-        size = NOT_KNOWN if each is None or most is None else f"{most * each / MIB:,.3g}"
-        return [name, format_count(most), size, format_share(most, usage.info.kv_blocks_total)]
+    def row(name: str, blocks: int | None) -> list[str]:
+        size = NOT_KNOWN if each is None or blocks is None else f"{blocks * each / MIB:,.3g}"
+        return [name, format_count(blocks), size, format_share(blocks, usage.info.kv_blocks_total)]
 
     rows = [row("pool", usage.info.kv_blocks_total), row("in use", usage.level[fullest])]
     rows += [row(band.name, band.most) for band in usage.bands if band.kind != "request"]
     rows += [row("contiguous: whole context", max(usage.whole)), row("contiguous: limit", max(asked, default=None))]
     rows += [row(band.name, band.most) for band in usage.bands if band.kind == "request"]
-    return Table(head=("KV blocks", "at most", "MiB", "of the pool"), rows=rows)
+    return Table(head=("KV blocks", most, "MiB", "of the pool"), rows=rows)

@@ -10,7 +10,7 @@ import html
 import re
 import unicodedata
 
-__all__ = ["cut", "escape", "one_line", "text_width", "wrap", "wrap_html", "wrap_parts"]
+__all__ = ["cut", "escape", "fit", "in_template", "one_line", "text_width", "wrap", "wrap_html", "wrap_parts"]
 
 # Overrides of the writing direction would reorder the text around them.
 _UNSAFE = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f\ufeff]")
@@ -37,9 +37,34 @@ def escape(text: str) -> str:
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
+def in_template(markup: str) -> str:
+    """Return markup (of `escape` or `wrap_html`) so that as a part of a hovertemplate it says itself.
+
+    Plotly puts a number or a text of the point where a template says ``%{…}``, also inside a prompt. What comes out of
+    customdata, text and hovertext is not looked at again, and needs `escape` alone.
+    """
+    return markup.replace("%", "&#37;")
+
+
 def text_width(text: str, size: float) -> float:
     """Return about how many pixels wide `text` is at a font size of `size` pixels, in a wide font (DejaVu Sans)."""
     return size * sum(map(_em, text))
+
+
+def fit(text: str, width: float, size: float) -> str:
+    """Return `text`, or as much of its beginning as is at most `width` pixels wide, an ellipsis included.
+
+    Nothing is escaped. A `width` that has no room for an ellipsis gives an empty text.
+    """
+    room, used, kept = width - text_width("…", size), 0.0, 0
+    for place, char in enumerate(text):
+        used += size * _em(char)
+        if used > width:
+            begun = text[:kept].rstrip().rstrip("…").rstrip()
+            return f"{begun}…" if room >= 0 else ""
+        if used <= room:
+            kept = place + 1
+    return text
 
 
 def wrap(text: str, width: float, size: float) -> list[str]:

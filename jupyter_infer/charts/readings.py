@@ -24,6 +24,12 @@ def phases_reading(rows: Sequence[Row]) -> str:
 
 
 def _one(row: Row) -> str:
+    if row.broken:
+        return f"It was {row.ending} after {format_count(row.record.output_tokens)} tokens. {_times_of(row)}"
+    return _times_of(row)
+
+
+def _times_of(row: Row) -> str:
     times, (phase, longest) = row.times, _longest([row])
     share = format_share(longest, times.e2e_ns)
     if row.record.output_tokens == 1 or not times.decode_ns:
@@ -40,10 +46,11 @@ def _many(rows: Sequence[Row], answered: Sequence[Row]) -> str:
     phase, longest = _longest(answered)
     share = format_share(longest, sum(row.times.e2e_ns or 0 for row in answered))
     ttft = statistics.median(row.times.ttft_ns or 0 for row in answered)
-    some = "" if len(answered) == len(rows) else f"{format_count(len(answered))} of "
+    whole = sum(not row.broken for row in answered)
+    some = "" if whole == len(rows) else f"{format_count(whole)} of "
     return (
-        f"{some}{format_count(len(rows))} requests were answered in {format_ns(last - first)}; their median TTFT was "
-        f"{format_ns(ttft)}, and {phase} took {share} of all their time."
+        f"{some}{format_count(len(rows))} requests were answered in {format_ns(last - first)}; "
+        f"their median TTFT was {format_ns(ttft)}, and {phase} took {share} of all their time."
     )
 
 

@@ -30,9 +30,9 @@ from jupyter_infer.charts.chart import Chart
 from jupyter_infer.charts.labels import escape
 from jupyter_infer.charts.template import COLORS, INK, MUTED
 from jupyter_infer.errors import ConfigError, nearest
+from jupyter_infer.gaps import StepFacts, facts_of
 from jupyter_infer.metrics import DEFINITIONS
 from jupyter_infer.numbers import format_count, format_share
-from jupyter_infer.outliers import StepFacts, facts_of
 from jupyter_infer.run import Run
 
 __all__ = ["steps_chart"]
@@ -75,7 +75,9 @@ def steps_chart(run: Run, *, title: str = "", victim: str | None = None) -> Char
     _check(victim, run)
     segments = segments_of(lanes, run.steps, clock)
     others = any(segment.lane > len(lanes) for segment in segments)
-    reading, advice = steps_reading(run, lanes, facts, others), tune_steps(run, facts)
+    complete = run.complete
+    reading = steps_reading(run, lanes, facts, others=others, complete=complete)
+    advice = tune_steps(run, facts, complete=complete)
     row = lane_height(len(lanes) + others)
     thick = (row - 8) / row if row >= 20 else (row - 2) / row if row >= 6 else 1.0
     called = {lane.number: lane.name for lane in lanes} | {len(lanes) + 1: "others"}
@@ -89,7 +91,7 @@ def steps_chart(run: Run, *, title: str = "", victim: str | None = None) -> Char
     height = max(row * (len(lanes) + others), 40)
     total = height + sum(GAP + panel.height for panel in under)
     left = left_of(lanes)
-    caption = _caption(run, victim, thinned)
+    caption = _caption(run, victim, thinned=thinned, complete=complete)
     layout = card_layout(
         plot=total, left=left, right=EDGE + 8, title=title, reading=reading, advice=advice, key=key, caption=caption
     )
@@ -157,7 +159,7 @@ def _panels(
         made.append(_Panel("pool", HEIGHTS["pool"], words, pool, axis, limit))
     if victim is not None:
         made.append(_victim(victim, lanes, facts, clock, f"y{len(made) + 2}"))
-    return made, thinned
+    return made, thinned or len(panels.told_of(steps, clock)) < len(steps)
 
 
 def _victim(victim: str, lanes: Sequence[Lane], facts: dict[int, StepFacts], clock: Clock, axis: str) -> _Panel:
@@ -181,18 +183,18 @@ def _limited(most: int, limit: int | None, name: str) -> tuple[dict[str, Any], f
     return {"range": [0, high], "nticks": 4}, limit if seen else None, text
 
 
-def _caption(run: Run, victim: str | None, thinned: bool) -> str:
+def _caption(run: Run, victim: str | None, *, thinned: bool, complete: bool) -> str:
     stalled = any(step.preempted for step in run.steps)
     terms = ["queued", *(["stalled"] if stalled else []), *(["ITL"] if victim is not None else [])]
     parts = [f"{term}: {DEFINITIONS[term]}" for term in terms]
     if not run.steps:
         parts.insert(0, "no step is remembered: what is drawn is from the records")
-    elif not run.complete:
+    elif not complete:
         parts.insert(0, "some steps are no longer remembered: what is hatched in grey is from the records")
     if run.engine is None:
         parts.append("budget and pool: n/a, the engine is not known")
     elif run.steps and all(step.kv_blocks_free is None for step in run.steps):
         parts.append("pool: n/a, free blocks were not recorded")
     if thinned:
-        parts.append("of so many steps, the largest of each pixel is drawn")
+        parts.append("of so many steps, the largest of each pixel is drawn and told")
     return " · ".join(parts)

@@ -14,7 +14,6 @@ from jupyter_infer.charts._lanes import (
     lane_height,
     lanes_of,
     left_of,
-    short,
     ticks_of,
     value_axis,
 )
@@ -29,17 +28,16 @@ from jupyter_infer.charts._token_marks import (
     pick,
     ring_hover,
     scale_of,
-    whose,
 )
 from jupyter_infer.charts._token_tiles import tile_traces
+from jupyter_infer.charts._token_words import joined, tokens_caption, tokens_reading, tokens_table
 from jupyter_infer.charts._tuning import tune_itl
 from jupyter_infer.charts.card import KeyEntry, card_layout
-from jupyter_infer.charts.chart import Chart, Table
+from jupyter_infer.charts.chart import Chart
 from jupyter_infer.charts.packed import pack
 from jupyter_infer.charts.template import COLORS, INK, MUTED
-from jupyter_infer.metrics import phases
-from jupyter_infer.numbers import format_count, format_ns
-from jupyter_infer.outliers import NOTHING, Outlier, StepFacts, facts_of, outliers
+from jupyter_infer.gaps import StepFacts, facts_of
+from jupyter_infer.outliers import Outlier, outliers
 from jupyter_infer.run import Run
 
 __all__ = ["tokens_chart"]
@@ -67,12 +65,15 @@ def tokens_chart(run: Run, *, title: str = "") -> Chart:
     lanes, clock, facts = lanes_of(run), clock_of(run), facts_of(run.steps)
     marks = marks_of(lanes)
     late = outliers(run, facts)
-    scale = scale_of([itl for mark in marks if (itl := mark.itl_ns) is not None])
-    reading, advice = _reading(run, marks, late), tune_itl(run, facts) if late else None
+    itls = [itl for mark in marks if (itl := mark.itl_ns) is not None]
+    scale = scale_of(itls)
+    complete = not late or run.complete
+    reading, advice = tokens_reading(run, itls, late), tune_itl(run, facts, complete=complete) if late else None
     words = {"title": title, "reading": reading, "advice": advice}
+    caption = tokens_caption(late, steps=bool(facts), complete=complete)
     build = _one if len(lanes) == 1 else _many
-    figure = build(run, marks, late, clock, scale, facts, words)
-    return Chart(go.Figure(figure), title, reading, advice, _table(late, run))
+    figure = build(run, marks, late, clock, scale, facts, caption, words)
+    return Chart(go.Figure(figure), title, reading, advice, tokens_table(late, run))
 
 
 def _one(
@@ -82,6 +83,7 @@ def _one(
     clock: Clock,
     scale: Scale,
     facts: Mapping[int, StepFacts],
+    caption: str,
     words: dict[str, Any],
 ) -> dict[str, Any]:
     median = medians(marks)
@@ -94,7 +96,8 @@ def _one(
     if any(mark.tokens > 1 for mark in marks):
         key.append(KeyEntry("■", COLORS["decode"], "several tokens of a step"))
     key += [KeyEntry("◆", INK, "first token"), *_late_key(late)]
-    caption = _caption(late, facts, "dotted: median ITL" if median else "", *([] if late else ["TPOT"]))
+    terms = define("ITL", "TTFT", *([] if late else ["TPOT"]))
+    caption = joined(caption, terms, "dotted: median ITL" if median else "")
     layout = card_layout(plot=HEIGHT, left=64, right=30, key=key, caption=caption, **words)
     layout |= {"hovermode": "closest", "xaxis": clock.axis()}
     layout["yaxis"] = {"title": {"text": f"ITL, {scale.unit}"}, "zeroline": False, "exponentformat": "none"}
@@ -114,6 +117,7 @@ def _many(
     clock: Clock,
     scale: Scale,
     facts: Mapping[int, StepFacts],
+    caption: str,
     words: dict[str, Any],
 ) -> dict[str, Any]:
     lanes = lanes_of(run)
@@ -124,8 +128,10 @@ def _many(
     strip = traces.step_strip(facts, clock) if tiled else None
     places = {lane.key: lane.number for lane in lanes}
     made = [traces.wait_trace(marks, clock, width=max(thick * 0.3, 1 / row))]
+    together = 1
     if tiled:
-        made += tile_traces(marks, clock, scale, gap=row - round(thick * row))
+        tiles, together = tile_traces(marks, clock, scale, gap=row - round(thick * row))
+        made += tiles
     else:
         shortest = scale.low_ns * traces.PIXELS / clock.span_ns
         edge = 1 if shortest >= EDGED else 0.5 if shortest >= EDGED / 2 else 0
@@ -141,7 +147,9 @@ def _many(
         made.append(strip)
         key.append(KeyEntry("■", COLORS["prefill"], "step with prompt tokens"))
     below = STRIP + 8 if strip else 0
-    caption = _caption(late, facts, "steps: what each computed, on hovering" if strip else "")
+    binned = f"a tile is up to {together} steps, its ITL the longest of them" if together > 1 else ""
+    told = "steps: what each computed, on hovering" if strip else ""
+    caption = joined(caption, define("ITL", "TTFT"), binned, told)
     layout = card_layout(plot=plot + below, left=left_of(lanes), right=BAR, key=key, caption=caption, **words)
     floor = below / (plot + below)
     layout |= {"hovermode": "closest", "barmode": "overlay", "bargap": 0, "coloraxis": _colors(scale, plot)}
@@ -161,27 +169,27 @@ def _rings(
     late: Sequence[Outlier], clock: Clock, places: Mapping[tuple[str, int], int], scale: Scale
 ) -> dict[str, Any]:
     """Return numbered rings around the worst outliers; at the height of their ITL where no places are given."""
-    x: list[float] = []
+    times: list[float] = []
     heights: list[float] = []
     texts: list[str] = []
-    apart = clock.length(clock.span_ns * RING / traces.PIXELS)
+    apart = clock.span_ns * RING / traces.PIXELS
     for number, some in enumerate(pick(late)[:TOP]):
         gap = some[0].gap
-        at = clock.at(gap.ended_ns - gap.ns / 2 if places else gap.ended_ns)
-        if places and any(abs(at - other) < apart for other in x):  # beside the one before, on a lane further down
+        at = gap.ended_ns - gap.ns / 2 if places else gap.ended_ns
+        if places and any(abs(at - other) < apart for other in times):  # beside the one before, on a lane further down
             gap = sorted(some, key=lambda one: places[one.gap.request_id, one.gap.sample])[
                 min(number * len(some) // TOP, len(some) - 1)
             ].gap
-        x.append(at)
+        times.append(at)
         texts.append(ring_hover(some[0]))
         heights.append(places[gap.request_id, gap.sample] if places else gap.ns / scale.unit_ns)
     return {
         "type": "scatter",
         "mode": "markers+text",
         "name": "late",
-        "x": pack(x),
+        "x": clock.pack(times),
         "y": pack(heights),
-        "text": [str(number) for number in range(1, len(x) + 1)],
+        "text": [str(number) for number in range(1, len(times) + 1)],
         "textfont": {"size": 10, "color": INK},
         "marker": {"size": 15, "color": "#ffffff", "line": {"width": 2, "color": COLORS["stalled"]}},
         "hovertext": texts,
@@ -204,47 +212,3 @@ def _colors(scale: Scale, plot: float) -> dict[str, Any]:
 
 def _late_key(late: Sequence[Outlier]) -> list[KeyEntry]:
     return [KeyEntry("◯", COLORS["stalled"], "the longest, told below")] if late else []
-
-
-def _caption(late: Sequence[Outlier], facts: Mapping[int, StepFacts], more: str, *terms: str) -> str:
-    parts = []
-    for number, some in enumerate(pick(late)[:TOP], 1):
-        most = "up to " if len(some) > 1 else ""
-        parts.append(f"{number}: {most}{format_ns(some[0].gap.ns)} for {whose(some)}, {some[0].text}")
-    missing = "" if facts else "no step is remembered, so nothing is explained"
-    return " · ".join(part for part in (*parts, missing, define("ITL", "TTFT", *terms), more) if part)
-
-
-def _reading(run: Run, marks: Sequence[Mark], late: Sequence[Outlier]) -> str:
-    gaps = [itl for mark in marks if (itl := mark.itl_ns) is not None]
-    if not gaps:
-        return "No step gave a second token, so there is no ITL." if marks else "No token was given."
-    median = format_ns(medians(marks))
-    if not late:
-        tpot = phases(run.requests[0]).tpot_ns if len(run.requests) == 1 else None
-        pace = f", TPOT {format_ns(tpot)}" if tpot is not None else ""
-        return f"No gap between tokens stands out: median ITL {median}{pace}, the longest {format_ns(max(gaps))}."
-    worst = late[0]
-    share = f"{format_count(len(late))} of {format_count(len(gaps))} gaps between tokens stand out"
-    if len(late) == 1:
-        share = f"1 of {format_count(len(gaps))} gaps between tokens stands out"
-    why = worst.causes[0].text if worst.causes else NOTHING
-    longest = f"the longest, {format_ns(worst.gap.ns)} in {short(worst.gap.request_id)}"
-    return f"{share} (median ITL {median}); {longest}: {why}."
-
-
-def _table(late: Sequence[Outlier], run: Run) -> Table:
-    """Return the worst outliers, or the ITL of the first requests if none stands out."""
-    if late:
-        rows = [
-            (f"step {one.gap.step}", format_ns(one.gap.ns), format_ns(one.median_ns), whose(some), one.text)
-            for some in pick(late)[:12]
-            for one in some[:1]
-        ]
-        return Table(("late token", "ITL", "median ITL", "of", "why"), rows)
-    told = [(record, phases(record)) for record in run.requests[:12]]
-    cells = [
-        (record.request_id, format_count(record.output_tokens), format_ns(times.ttft_ns), format_ns(times.tpot_ns))
-        for record, times in told
-    ]
-    return Table(("request", "output tokens", "TTFT", "TPOT"), cells)

@@ -21,6 +21,7 @@ FACTS = (*LIMITS, "threads", "chat_template", "device", "engine")
 NO_SETTINGS = {"use_tqdm_on_load", "seed", "model", "dtype"}  # of no effect, or facts under another name
 NEARLY = {"kv_cache_memory_bytes": 0.05, "kv_blocks_total": 0.05}  # a load takes what memory is free
 PLAIN = {"model", "dtype", "device", "engine", "price", "cpu", "gpu"}  # whose values say what they are
+ARMS = 50  # that a person can tell apart, and more
 NAME_CHARS = 40  # of a setting's value
 
 
@@ -91,19 +92,27 @@ def arms(runs: Sequence[Run], labels: Sequence[str] | None = None) -> list[Arm]:
     Raises
     ------
     ConfigError
-        If there are not as many labels as runs.
+        If there are not as many labels as runs, or too many arms.
     """
     if labels is not None and len(labels) != len(runs):
         raise ConfigError(f"give a label a run: {len(runs)} runs, {len(labels)} labels")
     groups: list[tuple[str | None, dict[str, Any], list[Run]]] = []
+    seen: set[tuple[Any, ...]] = set()
     for index, run in enumerate(runs):
         own, label = settings(run), labels[index] if labels is not None else None
+        times = ((record.request_id, record.arrival_ns, record.finished_ns) for record in run.requests)
+        identity = (label, repr(own), *times)
+        if identity in seen:
+            continue
+        seen.add(identity)
         for known, first, members in groups:
             if known == label if labels is not None else not _differing(first, own):
-                members += [] if run in members else [run]
+                members.append(run)
                 break
         else:
             groups.append((label, own, [run]))
+        if len(groups) > ARMS:
+            raise ConfigError(f"more than {ARMS} different things cannot be compared; name some: ji.compare(a, b)")
     made = [_arm(label or "", first, members) for label, first, members in groups]
     if labels is not None:
         return made

@@ -167,8 +167,8 @@ class ReplayEngine:
             self._sleep(min(wait_ns, WAIT_NS))
             return StepResult()  # whoever came meanwhile is in it, or is gone
         step = self._shifted(recorded, begun_ns - recorded.start_ns, now)
-        if (wait_ns := step.end_ns - self._clock()) > 0:
-            self._sleep(wait_ns)
+        while (wait_ns := step.end_ns - self._clock()) > 0:
+            self._sleep(min(wait_ns, WAIT_NS))
         outputs = []
         for playing in now.values():
             playing.at += 1

@@ -16,7 +16,7 @@ from jupyter_infer.engine.vllm_api import Vllm, first_line, sweep
 from jupyter_infer.engine.vllm_sampling import Sampling
 from jupyter_infer.errors import ConfigError, PromptError
 from jupyter_infer.models import ResolvedModel
-from jupyter_infer.records import EngineInfo
+from jupyter_infer.records import EngineInfo, plain
 
 __all__ = ["VllmEngine"]
 
@@ -53,7 +53,7 @@ class VllmEngine:
             load_ns=load_ns,
             chat_template=bool(self._tokenizer.chat_template),
             notices=plan.notices if self._tokenizer.chat_template else (*plan.notices, NO_TEMPLATE),
-            settings=dict(plan.settings),
+            settings={name: plain(value) for name, value in plan.settings.items()},  # as a file of runs has them
         )
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jupyter_infer.api_prices import api_price
 from jupyter_infer.errors import ConfigError, nearest
 from jupyter_infer.magics.line import Option, parse_line, split_line
+from jupyter_infer.metrics import busy_ns
 from jupyter_infer.numbers import format_ns, format_share
 from jupyter_infer.pricing import DEFAULT_PRICE, ApiPrice, MachinePrice, api_blended, format_usd, per_million
 
@@ -56,6 +57,8 @@ def _per_million(session: Session) -> list[str]:
     run = runs[-1]
     records, (begun, ended) = run.requests, run.span_ns
     busy, elapsed = run.busy_ns, ended - begun
+    if busy is None and run.steps:  # of what is remembered
+        busy, elapsed = busy_ns(run.steps), run.steps[-1].end_ns - run.steps[0].start_ns
     machine = per_million(records, session.price, busy_ns=busy, elapsed_ns=elapsed)
     share = format_share(busy, elapsed)
     span = f" (busy {format_ns(busy)} of {format_ns(elapsed)})" if machine.utilisation is not None else ""

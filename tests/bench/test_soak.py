@@ -135,7 +135,7 @@ def test_anything_wrong_is_not_as_it_must_be(wrong: dict[str, Any]) -> None:
     assert soak_text(GOOD | wrong).endswith("✗ not as it must be")
 
 
-@pytest.mark.parametrize(("requests", "warm_up"), [(50, 0), (101, 100), (300, 100), (700, 200)])
+@pytest.mark.parametrize(("requests", "warm_up"), [(50, 0), (101, 100), (300, 200), (700, 400)])
 def test_the_warm_up_is_as_long_as_is_said(
     scripted_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch, requests: int, warm_up: int
 ) -> None:

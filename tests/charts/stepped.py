@@ -11,6 +11,7 @@ from jupyter_infer.run import Run, RunHeader
 
 MS = 1_000_000
 START = 7_000_000_000_123
+TIMES = ("scheduled_ns", "planned_ns", "start_ns", "computed_ns", "end_ns")
 
 
 @dataclass
@@ -105,6 +106,24 @@ def play(asked: Sequence[Asked], *, budget: int = 512, seats: int = 64, each: fl
 def crowd(count: int, tokens: int, *, apart: float = 0, text: str = " word", **how: Any) -> Run:
     """Return a run of `count` requests that arrive `apart` ms after each other."""
     return play([Asked(f"r{i}", tokens=tokens, arrival=i * apart, text=text) for i in range(count)], **how)
+
+
+def moved(run: Run, by_ns: int, *, first: int) -> Run:
+    """Return the run with its steps from the one of index `first` on, and their tokens, so much later."""
+    steps = tuple(
+        replace(step, **{name: getattr(step, name) + by_ns * (step.index >= first) for name in TIMES})
+        for step in run.steps
+    )
+    requests = []
+    for record in run.requests:
+        events = tuple(
+            TokenEvent(e.request_id, e.sample, e.step, e.time_ns + by_ns * (e.step >= first), e.token_ids, e.text)
+            for e in record.samples[0].events
+        )
+        last = events[-1].time_ns
+        sample = replace(record.samples[0], events=events)
+        requests.append(replace(record, samples=(sample,), last_token_ns=last, finished_ns=last))
+    return replace(run, requests=tuple(requests), steps=steps)
 
 
 def with_steps(run: Run, **by_index: Any) -> Run:

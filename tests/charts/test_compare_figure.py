@@ -12,6 +12,8 @@ import pytest
 from jupyter_infer.charts import PLOTLY_MIME
 from jupyter_infer.charts.chart import Chart
 from jupyter_infer.charts.compare import compare_chart
+from jupyter_infer.charts.labels import text_width
+from jupyter_infer.charts.template import SMALL
 from jupyter_infer.errors import ConfigError
 from jupyter_infer.metrics import DEFINITIONS
 from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice
@@ -288,3 +290,12 @@ def test_sizes() -> None:
     assert len(json.dumps(compare_chart(many)._repr_mimebundle_())) < 130_000
     long = [dataclasses.replace(make_run(), requests=tuple(make_batch(100, 100 + i))) for i in range(2)]
     assert len(json.dumps(compare_chart(long)._repr_mimebundle_())) < 25_000
+
+
+def test_names_of_arms_that_are_too_long_are_cut_at_the_width() -> None:
+    runs = [make_run(), make_run(2)]
+    layout = sent(compare_chart(runs, labels=["W" * 99, "M" * 99]))["layout"]
+    for first, text in zip("WM", layout["yaxis"]["ticktext"], strict=True):
+        assert f"{first * 5}" in text
+        assert text.endswith("…")
+        assert text_width(text, SMALL) <= layout["margin"]["l"] <= 170

@@ -14,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_infer.charts import PLOTLY_MIME
-from jupyter_infer.charts._cost_parts import parts_of
+from jupyter_infer.charts._cost_parts import Measure, parts_of
 from jupyter_infer.charts.cost import cost_chart
+from jupyter_infer.charts.labels import text_width
+from jupyter_infer.charts.template import SMALL
 from jupyter_infer.metrics import phases
+from jupyter_infer.numbers import axis_unit
 from jupyter_infer.pricing import ApiPrice, MachinePrice, api_usd, cost, format_usd
 from jupyter_infer.records import RequestRecord
 from jupyter_infer.run import Run, RunHeader
@@ -263,3 +266,52 @@ def test_names_of_bars_are_those_of_the_key() -> None:
     key = captions(figure)
     for name in set(names(figure)):
         assert name in key
+
+
+def rows_of(run: Run) -> dict[str, list[str]]:
+    return {row[0]: list(row[1:]) for row in cost_chart(run).table.rows}
+
+
+def unserved(name: str) -> RequestRecord:
+    """Return a request that was aborted before a step computed anything of it."""
+    never = ask(name, shared_prefill_ns=None, shared_decode_ns=None, shared_stalled_ns=None)
+    return replace(never, samples=(), started_ns=None, first_token_ns=None, last_token_ns=None)
+
+
+def test_the_table_sums_what_is_known_and_says_of_how_many() -> None:
+    rows = rows_of(make_run(ask("a"), ask("b"), ask("c")))
+    assert rows["shared cost, of all requests"] == ["$9.00", "9 s", "90 %"]
+    assert rows["shared prefill, of all requests"] == ["$6.00", "6 s", "60 %"]
+    assert rows["wall cost, of all requests"] == ["$30.00", "30 s", "300 %"]
+    some = make_run(ask("a"), ask("b"), ask("c"), unserved("never"))
+    rows = rows_of(some)
+    assert rows["shared cost, of 3 of 4 requests"] == ["$9.00", "9 s", "90 %"]
+    assert rows["shared decode, of 3 of 4 requests"] == ["$3.00", "3 s", "30 %"]
+    assert rows["wall cost, of 3 of 4 requests"] == ["$30.00", "30 s", "300 %"]
+    assert cost_chart(some).reading.startswith("Shared cost of 3 of 4 requests: $9.00, 67 % of it prefill; ")
+    assert rows_of(make_run(ask()))["shared cost"] == ["$3.00", "3 s", "30 %"]
+
+
+def test_the_table_of_what_is_not_known_has_no_zero() -> None:
+    for run in (make_run(unserved("a")), make_run(unserved("a"), unserved("b"))):
+        assert "n/a" in cost_chart(run).reading
+        rows = rows_of(run)
+        unknown = [cells for name, cells in rows.items() if name.startswith(("shared", "wall"))]
+        assert len(unknown) == 5
+        assert {cell for cells in unknown for cell in cells} == {"n/a"}
+    assert not cost_chart(make_run()).table.rows
+
+
+@pytest.mark.parametrize(("seconds", "unit"), [(0.5, "ms"), (400, "s"), (700, "min")])
+def test_times_have_the_unit_of_other_charts(seconds: float, unit: str) -> None:
+    measure = Measure(None)
+    assert measure.unit([None, seconds * SECOND]) == axis_unit(seconds * SECOND)
+    assert measure.unit([seconds * SECOND])[0] == unit
+
+
+def test_a_label_that_is_too_long_is_cut_at_the_width() -> None:
+    labels = sent(make_run(ask("a", label="W" * 99), ask("b", label="short")))["layout"]["yaxis"]["ticktext"]
+    assert labels[1] == "2 · short"
+    assert labels[0].startswith("1 · WW")
+    assert labels[0].endswith("W…")
+    assert text_width(labels[0], SMALL) <= 150

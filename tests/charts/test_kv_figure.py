@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from builders import make_record, make_sample, make_step, make_work
 
 from jupyter_infer.charts import PLOTLY_MIME
-from jupyter_infer.charts._kv_bands import POINTS
+from jupyter_infer.charts._kv_bands import POINTS, usage_of
+from jupyter_infer.charts._lanes import clock_of
 from jupyter_infer.charts.kv import kv_chart
 from jupyter_infer.records import EngineInfo, RequestRecord, StepRecord
 from jupyter_infer.run import Machine, Run, RunHeader
@@ -46,13 +49,16 @@ def make_run(steps: list[StepRecord], *requests: RequestRecord, machine: Machine
     return Run(header, requests, tuple(steps))
 
 
-def ask(name: str = "a", label: str = "Why?", *, arrival: int = 0, end: int = 3000, tokens: int = 4) -> RequestRecord:
-    sample = make_sample([end] * tokens, request_id=name)
+def ask(name: str = "a", label: str = "Why?", *, arrival: int = 0, end: int = 3000, step: int = 0) -> RequestRecord:
+    """Return a request that got four tokens in a step of 1,000 ns and began in it."""
+    sample = make_sample([end] * 4, request_id=name)
+    events = tuple(msgspec.structs.replace(event, step=step) for event in sample.events)
     return make_record(
-        sample,
+        replace(sample, events=events),
         request_id=name,
         label=label,
         arrival_ns=arrival,
+        started_ns=1000 * step + 100,
         finished_ns=end,
         prompt_tokens=9,
         sampling={"max_tokens": 7},
@@ -107,6 +113,12 @@ def sent(run: Run, **options: Any) -> dict[str, Any]:
     made = kv_chart(run, **options)._repr_mimebundle_()[PLOTLY_MIME]
     figure: dict[str, Any] = json.loads(json.dumps(made, allow_nan=False))
     return figure
+
+
+def caption(figure: dict[str, Any]) -> str:
+    return (
+        " ".join(note["text"] for note in figure["layout"]["annotations"]).replace("<br>", " ").replace("\u00a0", " ")
+    )
 
 
 def test_areas_are_the_blocks_of_each_owner_and_shared_ones_are_counted_once() -> None:
@@ -225,10 +237,101 @@ def test_blocks_without_an_owner_stay_without_one() -> None:
     assert numbers(trace(figure, "in use, owner")["y"]) == [3, 3, 3, 0, 0]  # 15 − 12 when first measured
     assert numbers(trace(figure, "2 ·")["y"]) == [0, 0, 1, 0, 0]
     assert "of 3 the owner is not recorded" in kv_chart(cut).reading
-    only_free = replace(run, steps=tuple(make_step(make_work("a"), start=0, end=1000, free=5) for _ in range(1)))
+    only_free = make_run([make_step(make_work("a"), start=0, end=1000, free=5)], ask("a"))
     assert kv_chart(only_free).reading == (
         "At most 10 of 15 blocks (67 %) were in use; whose they were is not recorded."
     )
+
+
+def forgotten(run: Run) -> Run:
+    """Return the run as a ring of steps leaves it: the first is gone."""
+    return replace(run, steps=run.steps[1:])
+
+
+def cut_off(run: Run) -> Run:
+    """Return the run as a file that was cut leaves it: the last step is gone."""
+    last = run.requests[-1].samples[0]
+    events = tuple(msgspec.structs.replace(event, step=2) for event in last.events)
+    late = replace(run.requests[-1], samples=(replace(last, events=events),))
+    return replace(run, requests=(*run.requests[:-1], late), steps=run.steps[:-1])
+
+
+def test_what_is_true_of_some_steps_is_said_of_them_alone() -> None:
+    whole = kv_chart(pressed())
+    assert whole.reading.startswith("At most 4 of 4 blocks (100 %) were held; ")
+    assert whole.advice is not None
+    assert whole.table.head[1] == "at most"
+    for run, share in ((forgotten(pressed()), "3 of 4 blocks (75 %)"), (cut_off(pressed()), "4 of 4 blocks (100 %)")):
+        chart = kv_chart(run)
+        assert chart.reading.startswith(f"Of the 2 steps that are remembered: at most {share} were held; ")
+        assert chart.advice is None
+        assert chart.table.head[1] == "at most, of 2 steps remembered"
+        assert "not all steps of this run are remembered" in caption(sent(run))
+    assert "remembered" not in caption(sent(pressed()))
+    one = replace(pressed(), steps=pressed().steps[2:])
+    assert kv_chart(one).reading.startswith("Of the one step that is remembered: at most 3 of 4 blocks")
+
+
+def test_a_smaller_pool_is_not_advised_from_some_steps() -> None:
+    facts: dict[str, Any] = {"kv_blocks_total": 99, "kv_bytes": 100 * MIB}
+    run = make_run(unmeasured(two_of_one_prefix()), ask("a"), ask("b"), **facts)
+    run = replace(run, header=replace(run.header, machine=Machine("Linux", None, 2, 1000 * MIB)))
+    assert kv_chart(run).advice is not None
+    assert kv_chart(forgotten(run)).advice is None
+
+
+def test_where_no_step_is_remembered_nothing_is_drawn() -> None:
+    def blanks(run: Run) -> list[list[int]]:
+        shapes = sent(run)["layout"].get("shapes") or []
+        return [[round(1e6 * shape[end]) for end in ("x0", "x1")] for shape in shapes if shape["type"] == "rect"]
+
+    run = two_of_one_prefix()
+    assert blanks(run) == []
+    assert blanks(forgotten(run)) == [[0, 1100], [3000, 3000]]
+    assert blanks(cut_off(run)) == [[0, 100], [2000, 3000]]
+    outline = sent(cut_off(run))["data"][-2]
+    assert [round(1e6 * x) for x in numbers(outline["x"]) if x is not None] == [100, 1100, 2000, 2000]
+    assert numbers(outline["y"]) == [4, 4, 3, 3]  # what b holds it holds still, for all that is known
+
+
+def test_a_replay_has_the_cache_of_what_it_plays_again() -> None:
+    run = two_of_one_prefix()
+    again = replace(run, header=replace(run.header, engine=make_info(engine="replay of vllm 0")))
+    assert numbers(trace(sent(again), "cached")["y"]) == [0, 0, 0, 0, 3, 3]
+    scripted = replace(run, header=replace(run.header, engine=make_info(engine="replay of scripted")))
+    assert "cached, free" not in names(sent(scripted))
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.9, "ms"), (400, "seconds"), (700, "minutes")])
+def test_the_axis_of_time_is_that_of_other_charts(seconds: float, words: str) -> None:
+    end = round(seconds * 1e9)
+    run = make_run([make_step(make_work("a", 9, cached_tokens=0, new_blocks=(1, 2, 3)), end=end)], ask(end=end))
+    axis = sent(run)["layout"]["xaxis"]
+    assert axis["title"]["text"] == f"{words} from the first arrival"
+    assert axis["title"]["text"] == clock_of(run).axis()["title"]["text"]
+
+
+def test_many_requests_over_many_steps_need_little_memory() -> None:
+    count, each = 400, 5  # requests, steps of one
+    steps = []
+    for place in range(count * each):
+        name, own = f"r{place // each}", place % each
+        work = make_work(
+            name, 4, kv_tokens=4 * (own + 1), cached_tokens=None if own else 0, new_blocks=(place % 99 + 1,)
+        )
+        freed = [(name, 0)] if own == each - 1 else []
+        steps.append(make_step(work, start=1000 * place, end=1000 * place + 1000, index=place, freed=freed))
+    asked = [ask(f"r{n}", step=each * n, end=1000 * each * (n + 1)) for n in range(count)]
+    run = make_run(steps, *asked, kv_blocks_total=99)
+    tracemalloc.start()
+    try:
+        usage = usage_of(run)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert usage is not None
+    assert usage.level[usage.fullest] == each
+    assert peak < 3 * MIB  # a list of all moments a request would be 7
 
 
 def test_neighbours_are_apart_from_the_run() -> None:
@@ -246,7 +349,8 @@ def test_many_requests_are_few_areas_that_sum_to_all(count: int) -> None:
         total += len(blocks)
         steps.append(make_step(make_work(f"r{place}", 4 * len(blocks), cached_tokens=0, new_blocks=blocks),
                                start=place * 1000, end=place * 1000 + 1000, index=place))  # fmt: skip
-    run = make_run(steps, *(ask(f"r{place}", end=count * 1000) for place in range(count)), kv_blocks_total=2000)
+    asked = [ask(f"r{place}", end=count * 1000, step=place) for place in range(count)]
+    run = make_run(steps, *asked, kv_blocks_total=2000)
     figure = sent(run)
     stacked = [t for t in figure["data"] if "stackgroup" in t]
     assert len(stacked) <= 10
@@ -284,6 +388,19 @@ def test_text_is_data() -> None:
         assert "$" not in re.sub(r"&#36;", "", text)
     assert "<img" not in made["text/html"]
     assert len(json.dumps(made)) < 60_000
+
+
+def test_a_prompt_is_no_template() -> None:
+    run = two_of_one_prefix()
+    requests = tuple(replace(record, label="%{x} %{y:,d} 9 %") for record in run.requests)
+    figure = sent(replace(run, requests=requests))
+    (template,) = (t["hovertemplate"] for t in figure["data"] if "hovertemplate" in t)
+    assert re.findall(r"%\{[^}]*\}", template) == [
+        "%{x:.4~g}", "%{y}", *(f"%{{customdata[{column}]}}" for column in range(6)), "%{customdata[6]:,d}",
+        "%{customdata[7]}", "%{customdata[8]}",
+    ]  # fmt: skip
+    assert "1 · &#37;{x} &#37;{y:,d} 9 &#37;: %{customdata" in template
+    assert trace(figure, "1 ·")["name"] == "1 · %{x} %{y:,d} 9 %"  # a name is no template
 
 
 def test_equal_labels_keep_an_area_each() -> None:

@@ -15,3 +15,11 @@ def test_pack_is_a_typed_array_with_nan_for_unknown() -> None:
     assert first == 1.5
     assert unknown != unknown  # NaN
     assert last == pytest.approx(2e-9)
+
+
+def test_pack_keeps_fifteen_digits_where_it_is_asked_to() -> None:
+    made = pack([36_000.004, None], exact=True)
+    assert made["dtype"] == "f8"
+    first, unknown = struct.unpack("<2d", base64.b64decode(made["bdata"]))
+    assert first == 36_000.004
+    assert unknown != unknown

@@ -8,7 +8,7 @@ from jupyter_infer.charts import phases_figure
 from jupyter_infer.charts.rows import make_rows
 from jupyter_infer.metrics import DEFINITIONS, phases
 from jupyter_infer.numbers import format_ns
-from jupyter_infer.pricing import DEFAULT_PRICE, cost, format_usd
+from jupyter_infer.pricing import DEFAULT_PRICE, MachinePrice, cost, format_usd
 
 from .figures import PHASE_NAMES, names, numbers, spec, strings, to_ns, trace
 from .samples import (
@@ -260,3 +260,14 @@ def test_hover_names_definition_times_share_and_cost() -> None:
     assert "12 ms → 332 ms after its arrival" in tail
     assert "24 prompt tokens (16 cached, warm) → 64 output" in tail
     assert f"e2e {format_ns(phases(record).e2e_ns)}" in tail
+
+
+@pytest.mark.parametrize("count", [3, 13])
+def test_a_price_is_no_template(count: int) -> None:
+    price = MachinePrice(2.0, source="%{x} a 9 % share of %{customdata[0]}")
+    found = [
+        trace["hovertemplate"] for trace in spec(make_batch(count, tokens=5), price)["data"] if "hovertemplate" in trace
+    ]
+    told = [template for template in found if "&#37;{x} a 9 &#37; share" in template.replace("<br>", " ")]
+    assert len(told) == 1  # of prefill, or of the shared cost
+    assert "%{x} a 9" not in " ".join(found)

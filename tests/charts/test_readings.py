@@ -38,7 +38,8 @@ def read(*records: RequestRecord) -> str:
         ),
         (
             aborted_in_decode(),  # 12 + 320 + 19 × 26 = 826 ms
-            "The first token came after 332 ms, then one every 26 ms; decode took 60 % of 826 ms.",
+            "It was aborted after 20 tokens. The first token came after 332 ms, then one every 26 ms; "
+            "decode took 60 % of 826 ms.",
         ),
     ],
 )

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from jupyter_infer.charts.bundle import PLOTLY_MIME
+from jupyter_infer.charts.kv import kv_chart
 from jupyter_infer.charts.steps import steps_chart
+from jupyter_infer.charts.tokens import tokens_chart
 from jupyter_infer.errors import ConfigError
 from jupyter_infer.metrics import itl_ns
 from jupyter_infer.records import SampleRecord, StepWork
-from jupyter_infer.run import Run, RunHeader
+from jupyter_infer.run import Machine, Run, RunHeader
 
 from .figures import names, numbers, strings
-from .stepped import MS, START, Asked, crowd, engine, play, with_steps
+from .stepped import MS, START, TIMES, Asked, crowd, engine, moved, play, with_steps
 
 EVIL = "<img src=x onerror=1>"
 
@@ -54,8 +56,10 @@ def preempted() -> Run:
     run = crowd(2, 10)
     lost = StepWork("r1", 0, 12, 0, 11, 1, 0, 0, 1, 12, 0)
     first = tuple(step.work[:1] for step in run.steps)
+    events = tuple(event for event in run.requests[1].samples[0].events if event.step not in (4, 5))
+    second = replace(run.requests[1], samples=(SampleRecord(0, events, "length"),), preemptions=1)
     return with_steps(
-        run,
+        replace(run, requests=(run.requests[0], second)),
         s4={"work": first[4], "preempted": (("r1", 0),), "running": 1, "waiting": 1},
         s5={"work": first[5], "running": 1, "waiting": 1},
         s6={"work": (*first[6], lost)},
@@ -98,16 +102,13 @@ def test_the_wait_for_the_first_step_is_drawn() -> None:
 
 def test_a_pause_divides_a_bar() -> None:
     run = crowd(1, 6)
-    moved = [
+    later = [
         replace(step, **{name: getattr(step, name) + (40 * MS if step.index >= 3 else 0) for name in TIMES})
         for step in run.steps
     ]
-    decode = bars(drawn(replace(run, steps=tuple(moved))), "decode")
+    decode = bars(drawn(replace(run, steps=tuple(later))), "decode")
     assert len(decode) == 2
     assert decode[1][1] - (decode[0][1] + decode[0][2]) == pytest.approx(40, abs=0.01)
-
-
-TIMES = ("scheduled_ns", "planned_ns", "start_ns", "computed_ns", "end_ns")
 
 
 def test_preempted_and_recomputing_time_is_drawn_apart() -> None:
@@ -121,9 +122,19 @@ def test_preempted_and_recomputing_time_is_drawn_apart() -> None:
     assert length == pytest.approx(steps[6].duration_ns / MS, abs=1e-3)
     chart = steps_chart(run)
     assert "1 was preempted" in chart.reading
-    assert chart.advice == (
-        "1 preemption for want of KV blocks: try a pool twice as large, %infer load --kv-cache-memory-bytes 2097152."
+    # 20 + 10 tokens are 2 blocks of 16: a pool of 1,000 holds both.
+    assert chart.advice is None
+    few = replace(run, header=replace(run.header, engine=engine(kv_blocks_total=3, kv_bytes=4 << 20)))
+    assert steps_chart(few).advice == (
+        "%infer load --kv-cache-memory-bytes 5242880 (4 blocks) holds 2 requests of this length at once, without "
+        "preemptions."
     )
+    small = replace(few, header=replace(few.header, machine=Machine("Linux", None, 2, 10 << 20)))
+    assert steps_chart(small).advice is not None
+    small = replace(few, header=replace(few.header, machine=Machine("Linux", None, 2, 9 << 20)))
+    assert steps_chart(small).advice is None  # more than the machine can give
+    beside = replace(few, requests=few.requests[1:])  # the other one held 2 blocks at most
+    assert "(4 blocks) holds 1 request of" in (steps_chart(beside).advice or "")
 
 
 def test_drafts_are_as_high_as_they_were_accepted() -> None:
@@ -243,11 +254,89 @@ def test_a_request_aborted_in_the_queue_waits_to_its_end() -> None:
 def test_the_sentence_reads_the_budget_and_who_ran() -> None:
     assert steps_chart(chunked()).reading == (
         "12 steps in 149 ms; the budget of 100 tokens was reached in 2 steps, all of them with r9's prompt; "
-        "all 3 requests ran at once and none waited for a place."
+        "all 3 requests ran at once and none waited."
     )
     assert steps_chart(crowd(1, 5)).reading == (
         "5 steps in 52.4 ms; the largest computed 20 of the 512 tokens of the budget."
     )
+
+
+def test_what_was_waited_for_is_said_where_it_is_known() -> None:
+    seats = steps_chart(crowd(8, 6, seats=2)).reading
+    assert seats.endswith("at most 2 of 8 requests ran at once and up to 6 waited for a place.")
+    room = crowd(40, 4, budget=64)
+    assert steps_chart(room).reading.endswith(
+        "at most 13 of 40 requests ran at once and up to 36 waited for room in a step."
+    )
+    both = steps_chart(crowd(12, 40, budget=64)).reading
+    assert both.endswith("all 12 requests ran at once and, at other times, up to 8 waited for room in a step.")
+    neither = with_steps(room, s0={"work": room.steps[0].work[:1]})
+    assert steps_chart(neither).reading.endswith("up to 36 waited.")
+    unknown = replace(room, header=replace(room.header, engine=None))
+    assert steps_chart(unknown).reading.endswith("up to 36 waited.")
+
+
+def test_a_run_that_lacks_steps_is_read_as_such_and_gets_no_advice() -> None:
+    run = crowd(8, 6, seats=2)
+    assert steps_chart(run).advice is not None
+    cut = replace(run, steps=run.steps[-5:])
+    assert steps_chart(cut).reading.startswith(
+        "Of the 5 steps that are remembered, 51 ms long: the largest computed 2 "
+    )
+    assert steps_chart(cut).advice is None
+    assert steps_chart(replace(run, steps=run.steps[-1:])).reading.startswith("Of the one step that is remembered, ")
+
+
+def test_tokens_and_steps_say_the_same_of_the_budget() -> None:
+    """Requests wait for a budget that makes the ITL of others long: both sides are named, and by both charts."""
+    asked = [Asked(f"r{i}", prompt=10, tokens=60) for i in range(3)]
+    run = play([*asked, *(Asked(f"p{i}", prompt=300, tokens=2, arrival=200) for i in range(4))], budget=256)
+    advice = steps_chart(run).advice
+    assert advice is not None
+    assert advice.startswith("The budget was full in all ")
+    assert advice.endswith("%infer load --max-num-batched-tokens 512 shortens the wait, 128 shortens those steps.")
+    assert tokens_chart(run).advice == advice
+
+
+def test_all_charts_say_the_same_of_the_pool() -> None:
+    run = preempted()
+    steps = [replace(step, work=tuple(with_blocks(work, step.index) for work in step.work)) for step in run.steps]
+    few = replace(
+        run, steps=tuple(steps), header=replace(run.header, engine=engine(kv_blocks_total=3, kv_bytes=4 << 20))
+    )
+    few = moved(few, 100 * MS, first=6)
+    advice = steps_chart(few).advice
+    assert advice is not None
+    assert "(4 blocks) holds 2 requests" in advice
+    assert tokens_chart(few).advice == kv_chart(few).advice == advice
+
+
+def with_blocks(work: StepWork, step: int) -> StepWork:
+    blocks = () if step not in (0, 6) or (step == 6 and work.request_id == "r0") else (1, 2)
+    return StepWork(*(blocks if name == "new_blocks" else getattr(work, name) for name in work.__struct_fields__))
+
+
+def test_names_that_a_replay_gives_are_whole() -> None:
+    run = chunked()
+    name = "r1234 of the recording"
+    steps = [
+        replace(step, work=tuple(renamed(work, name) if work.request_id == "r9" else work for work in step.work))
+        for step in run.steps
+    ]
+    made = replace(run, requests=run.requests[:2], steps=tuple(steps))
+    assert f"all of them with {name}'s prompt;" in steps_chart(made).reading
+
+
+def renamed(work: StepWork, name: str) -> StepWork:
+    return StepWork(name, *(getattr(work, field) for field in work.__struct_fields__[1:]))
+
+
+def test_moments_of_hours_are_exact_enough_to_tell_steps_apart() -> None:
+    run = moved(chunked(), 36_000 * 1000 * MS, first=8)
+    data = drawn(run, victim="r0")["data"]
+    assert {one["base"]["dtype"] for one in data if one["type"] == "bar"} == {"f8"}
+    assert {one["x"]["dtype"] for one in data if one["type"] == "scatter"} == {"f8"}
+    assert '"f8"' not in json.dumps(drawn(chunked(), victim="r0"))
 
 
 def test_advice_needs_numbers() -> None:
@@ -292,7 +381,7 @@ def test_a_run_without_requests() -> None:
 
 @pytest.mark.parametrize(
     ("count", "tokens", "apart", "bound"),
-    [(1, 3000, 0, 120_000), (100, 100, 3, 90_000), (500, 20, 15, 320_000), (40, 60, 700, 90_000)],
+    [(1, 3000, 0, 120_000), (100, 100, 3, 90_000), (500, 20, 15, 300_000), (40, 60, 700, 90_000)],
 )
 def test_what_a_notebook_keeps_is_bounded(count: int, tokens: int, apart: float, bound: int) -> None:
     made = steps_chart(crowd(count, tokens, apart=apart))._repr_mimebundle_()
@@ -311,4 +400,7 @@ def test_of_very_many_steps_the_largest_are_drawn_and_it_is_said() -> None:
     areas = numbers(trace(figure, "decode tokens")["y"])
     assert max(value or 0 for value in areas) == 301
     assert len(areas) <= 3100
+    told = numbers(trace(figure, "step")["y"])
+    assert max(value or 0 for value in told) == 301
+    assert len(told) <= 3001
     assert "the largest of each pixel" in " ".join(strings(figure["layout"]))

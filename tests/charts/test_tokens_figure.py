@@ -15,11 +15,11 @@ from jupyter_infer.charts.bundle import PLOTLY_MIME
 from jupyter_infer.charts.template import COLORS
 from jupyter_infer.charts.tokens import tokens_chart
 from jupyter_infer.metrics import itl_ns
-from jupyter_infer.records import SampleRecord, TokenEvent
+from jupyter_infer.records import RequestRecord, SampleRecord, StepWork, TokenEvent
 from jupyter_infer.run import Run, RunHeader
 
 from .figures import numbers, strings, trace
-from .stepped import MS, START, Asked, crowd, play, with_steps
+from .stepped import MS, START, Asked, crowd, moved, play, with_steps
 
 EVIL = "<img src=x onerror=1>"
 
@@ -152,6 +152,84 @@ def test_without_steps_late_tokens_are_not_explained() -> None:
     assert "nothing is explained" in " ".join(strings(drawn(replace(late_run(), steps=()))["layout"]))
 
 
+def test_a_late_token_whose_steps_are_forgotten_is_drawn_while_others_are_remembered() -> None:
+    run = moved(crowd(3, 40), 100 * MS, first=12)
+    later = tuple(step for step in run.steps if step.index > 30)
+    alone = replace(run, requests=tuple(cut_to(record, 20) for record in run.requests))
+    chart = tokens_chart(replace(alone, steps=later))
+    assert chart.reading.endswith("step 12 is no longer remembered.")
+    assert "some steps are no longer remembered, so not all is explained" in " ".join(
+        strings(drawn(replace(alone, steps=later))["layout"])
+    )
+
+
+def cut_to(record: RequestRecord, count: int) -> RequestRecord:
+    """Return the record with its first tokens only."""
+    events = record.samples[0].events[:count]
+    sample = replace(record.samples[0], events=events)
+    return replace(record, samples=(sample,), last_token_ns=events[-1].time_ns, finished_ns=events[-1].time_ns)
+
+
+def test_a_run_that_lacks_steps_gets_no_advice() -> None:
+    run = late_run()
+    assert tokens_chart(run).advice is not None
+    cut = replace(run, steps=run.steps[4:])
+    assert "297 prompt tokens of r9" in tokens_chart(cut).reading
+    assert tokens_chart(cut).advice is None
+
+
+def test_of_several_samples_the_late_one_is_named_in_all_words() -> None:
+    run = moved(crowd(1, 20), 100 * MS, first=9)
+    other = tuple(
+        TokenEvent(e.request_id, 1, e.step, e.time_ns, e.token_ids, e.text)
+        for e in run.requests[0].samples[0].events
+        if e.step not in (3, 4, 5, 6)
+    )
+    both = (run.requests[0].samples[0], SampleRecord(1, other, "length"))
+    work = [
+        replace(
+            step, work=(*step.work, *(StepWork("r0", 1, 1, 0, 0, 1, 0, 0, 1, 9),) * (step.index not in (3, 4, 5, 6)))
+        )
+        for step in run.steps
+    ]
+    chart = tokens_chart(replace(run, requests=(replace(run.requests[0], samples=both),), steps=tuple(work)))
+    assert [row[3:] for row in chart.table.rows] == [
+        ("r0 #1 and r0 #2", "100 ms passed between two steps"),
+        ("r0 #2", "r0 #2 was not in steps 3 to 6"),
+    ]
+    figure = json.loads(json.dumps(chart._repr_mimebundle_()[PLOTLY_MIME]))
+    assert [text.split(",")[0] for text in trace(figure, "late")["hovertext"]] == ["<b>r0 #1", "<b>r0 #2"]
+    assert "with 1 other sample of it" in trace(figure, "ITL")["hovertext"][0]
+    assert "(median ITL 10.1 ms); the longest, 110 ms in r0 #1:" in chart.reading
+
+
+def test_names_that_a_replay_gives_are_whole() -> None:
+    run = late_run()
+    name = "r1234 of the recording"
+    steps = [
+        replace(step, work=tuple(renamed(work, name) if work.request_id == "r9" else work for work in step.work))
+        for step in run.steps
+    ]
+    made = replace(run, requests=run.requests[:3], steps=tuple(steps))
+    assert tokens_chart(made).reading.endswith(f"also computed 297 prompt tokens of {name}.")
+    assert any(f"prompt tokens of {name}" in text for text in trace(drawn(made), "ITL")["hovertext"])
+
+
+def renamed(work: StepWork, name: str) -> StepWork:
+    return StepWork(name, *(getattr(work, field) for field in work.__struct_fields__[1:]))
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_moments_of_hours_are_exact_enough_to_tell_steps_apart(count: int) -> None:
+    run = moved(crowd(count, 60), 36_000 * 1000 * MS, first=10)
+    for one in drawn(run)["data"]:
+        for name in ("base", "x"):
+            packed = one.get(name)
+            if isinstance(packed, dict) and not (name == "x" and one["type"] == "bar"):
+                assert packed["dtype"] == "f8"
+    assert '"f8"' not in json.dumps(drawn(crowd(count, 60)))
+
+
 @pytest.mark.parametrize("tokens", [0, 1])
 @pytest.mark.parametrize("count", [1, 3])
 def test_requests_without_an_itl(count: int, tokens: int) -> None:
@@ -231,6 +309,43 @@ def test_tiles_of_many_are_the_gaps_at_their_times() -> None:
             assert span == pytest.approx([begun, ended, itl], rel=1e-5)
 
 
+def test_of_very_many_tokens_a_tile_is_the_longest_of_several_steps_and_it_is_said() -> None:
+    run = moved(crowd(30, 1000, apart=7), 8 * MS, first=400)
+    figure = drawn(run)
+    (said,) = (note["text"] for note in figure["layout"]["annotations"] if "a tile is up to" in note["text"])
+    together = int(said.split("a tile is up to ")[1].split(" steps")[0])
+    assert together > 1
+    ends = sorted({event.time_ns for record in run.requests for event in record.samples[0].events})
+    (moment,) = (event.time_ns for event in run.requests[3].samples[0].events if event.step == 400)
+    images = [item for item in figure["data"] if item["type"] == "heatmap" and item["name"] == "ITL"]
+    found = 0
+    for image in images:
+        edges = numbers(image["x"])
+        assert "longest ITL" in image["hovertemplate"]
+        for row, steps in zip(matrix(image["z"]), matrix(image["customdata"]), strict=True):
+            found += sum(value == value for value in row)
+            places = [place for place, step in enumerate(steps) if step == 400]
+            assert len(places) == 1
+            (place,) = places
+            assert (edges[place] or 0) < (moment - START) / 1e9 <= (edges[place + 1] or 0) * (1 + 1e-6)
+            assert row[place] == max(value for value in row if value == value)
+    gaps = 30 * 999
+    assert gaps / together <= found <= 20_000
+    assert len(ends) / together - 1 <= max(len(numbers(image["x"])) for image in images)
+
+
+@pytest.mark.parametrize("index", [-1, 2**40])
+def test_any_number_of_a_step_can_be_drawn(index: int) -> None:
+    run = crowd(40, 50)
+    events = run.requests[0].samples[0].events
+    odd = TokenEvent("r0", 0, index, events[-1].time_ns, (1,), "x")
+    first = replace(run.requests[0], samples=(SampleRecord(0, (*events[:-1], odd), "length"),))
+    images = [
+        one for one in drawn(replace(run, requests=(first, *run.requests[1:])))["data"] if one.get("name") == "ITL"
+    ]
+    assert any(index in row for image in images for row in matrix(image["customdata"]))
+
+
 def test_the_strip_tells_what_each_step_computed() -> None:
     run = crowd(40, 50)
     strip = trace(drawn(run), "steps")
@@ -239,7 +354,10 @@ def test_the_strip_tells_what_each_step_computed() -> None:
     assert "with 40 requests" in told[1]
 
 
-@pytest.mark.parametrize(("count", "tokens", "bound"), [(1, 100, 30_000), (5, 200, 230_000), (100, 100, 310_000)])
+@pytest.mark.parametrize(
+    ("count", "tokens", "bound"),
+    [(1, 100, 30_000), (5, 200, 230_000), (100, 100, 300_000), (500, 100, 300_000), (100, 1000, 200_000)],
+)
 def test_what_a_notebook_keeps_is_bounded(count: int, tokens: int, bound: int) -> None:
     made = bundled(crowd(count, tokens, apart=3))
     assert sum(len(json.dumps(form, ensure_ascii=False).encode()) for form in made.values()) <= bound
