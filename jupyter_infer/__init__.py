@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from jupyter_infer.result import Refused, Result
     from jupyter_infer.results import Results
     from jupyter_infer.session import Session, current_session
-    from jupyter_infer.widgets import EngineStatus
+    from jupyter_infer.widgets import EngineStatus, KVCacheMap, Playground
 
 __all__ = [
     "EngineInfo",
     "EngineStatus",
     "InferError",
+    "KVCacheMap",
     "MachinePrice",
+    "Playground",
     "Recording",
     "Refused",
     "RequestRecord",
@@ -51,7 +53,7 @@ _HOME = {
     **dict.fromkeys(("Refused", "Result"), "result"),
     "Results": "results",
     **dict.fromkeys(("Session", "current_session"), "session"),
-    "EngineStatus": "widgets",
+    **dict.fromkeys(("EngineStatus", "KVCacheMap", "Playground"), "widgets"),
 }
 
 

@@ -74,6 +74,7 @@ class InferWidget(anywidget.AnyWidget):
         self._pushing = threading.RLock()
         self._places: list[Place] = []
         super().__init__(**traits)
+        _keep_routes(self.comm)
         self.on_msg(self._on_message)
 
     @traitlets.default("session")
@@ -177,6 +178,16 @@ class InferWidget(anywidget.AnyWidget):
     def _on_message(self, widget: Any, content: Any, buffers: Any) -> None:
         if (reply := answer(self.handle, content)) is not None:
             self.send(reply)
+
+
+def _keep_routes(comm: Any) -> None:
+    """Let what a view sends go where the view sends it.
+
+    ipykernel 7.4 hands it to the shell that the widget last sent from instead (`BaseComm._reply_subshell_for`). For a
+    widget that its own thread keeps up to date that is the main one, and Stop would wait for the end of the cell.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda data, default: default
 
 
 def _in_kernel() -> bool:

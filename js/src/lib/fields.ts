@@ -1,0 +1,174 @@
+// Fields of a form over values that others may set, too: a field never fights with who types in it.
+
+import { h, setAttributes } from "./dom";
+
+/** A value that a field shows and sets. */
+export interface Binding<V> {
+  get(): V;
+  set(value: V): void;
+}
+
+export interface Field {
+  element: HTMLElement;
+  /** Show the value as it is now. */
+  draw(): void;
+}
+
+const PAGE = Math.random().toString(36).slice(2); // each widget brings a module of its own, and ids are the page's
+let count = 0;
+
+function labelled(
+  label: string,
+  title: string,
+  control: HTMLElement,
+  kind: string,
+  ...before: HTMLElement[]
+): HTMLElement {
+  count += 1;
+  control.id = `ji-${PAGE}-${count}`;
+  const name = h("label", { class: "ji-label", for: control.id }, label);
+  return h("div", { class: `ji-field ji-${kind}`, title }, name, ...before, control);
+}
+
+/** A text of several lines. */
+export function textField(
+  label: string,
+  title: string,
+  bound: Binding<string>,
+  rows: number,
+): Field & { input: HTMLTextAreaElement } {
+  const input = h("textarea", { rows, spellcheck: "false", placeholder: title });
+  input.addEventListener("input", () => bound.set(input.value));
+  const draw = () => {
+    const value = bound.get();
+    if (input.value !== value) {
+      input.value = value;
+    }
+  };
+  return { element: labelled(label, title, input, "text"), draw, input };
+}
+
+export interface NumberOptions {
+  label: string;
+  title: string;
+  /** What an empty field means. */
+  unset: string;
+  whole?: boolean;
+  min?: number;
+  step?: number;
+  /** A slider beside it, from `min` to here, and where it stands when nothing is set. */
+  slider?: { max: number; at: number };
+}
+
+/** The number that was typed: null for nothing, undefined for what is no number of that kind. */
+export function numberIn(text: string, whole = false): number | null | undefined {
+  if (text.trim() === "") {
+    return null;
+  }
+  const value = Number(text);
+  return Number.isFinite(value) && (!whole || Number.isSafeInteger(value)) ? value : undefined;
+}
+
+/** A number that may be left out. */
+export function numberField(options: NumberOptions, bound: Binding<number | null>): Field {
+  const { label, title, unset, whole = false, min, step, slider } = options;
+  const input = h("input", { type: "text", inputmode: whole ? "numeric" : "decimal", placeholder: unset, size: 7 });
+  let range: HTMLInputElement | undefined;
+  let wrong = false;
+  const draw = () => {
+    const value = bound.get();
+    if (!wrong && numberIn(input.value, whole) !== value) {
+      input.value = value === null ? "" : String(value);
+    }
+    if (range && slider) {
+      range.value = String(value ?? slider.at);
+      setAttributes(range, { "data-unset": value === null });
+    }
+  };
+  const take = (text: string) => {
+    const value = numberIn(text, whole);
+    wrong = value === undefined;
+    setAttributes(input, { "aria-invalid": wrong && "true" });
+    if (value !== undefined) {
+      bound.set(value);
+    }
+  };
+  input.addEventListener("input", () => take(input.value));
+  input.addEventListener("change", () => {
+    if (wrong) {
+      wrong = false; // what is no number is not kept
+      setAttributes(input, { "aria-invalid": false });
+    }
+    draw();
+  });
+  if (!slider) {
+    return { element: labelled(label, title, input, "number"), draw };
+  }
+  const made = h("input", {
+    type: "range",
+    min: min ?? 0,
+    max: slider.max,
+    step: step ?? 0.05,
+    "aria-label": `${label}, slider`,
+  });
+  made.addEventListener("input", () => {
+    wrong = false;
+    setAttributes(input, { "aria-invalid": false });
+    bound.set(Number(made.value));
+    draw();
+  });
+  range = made;
+  return { element: labelled(label, title, input, "number", made), draw };
+}
+
+/** Something that is on or off. */
+export function switchField(label: string, title: string, bound: Binding<boolean>): Field {
+  const input = h("input", { type: "checkbox" });
+  input.addEventListener("change", () => bound.set(input.checked));
+  return {
+    element: labelled(label, title, input, "switch"),
+    draw: () => {
+      input.checked = bound.get();
+    },
+  };
+}
+
+const ESCAPES: Record<string, string> = { n: "\n", t: "\t", r: "\r", "\\": "\\" };
+
+/** Texts as lines: a new line, a tab and a backslash within one are written `\n`, `\t` and `\\`. */
+export function linesOf(texts: readonly string[]): string {
+  return texts
+    .map((text) =>
+      text.replace(/[\n\t\r\\]/g, (found) => `\\${Object.keys(ESCAPES).find((key) => ESCAPES[key] === found)}`),
+    )
+    .join("\n");
+}
+
+/** Lines as texts; what `linesOf` wrote comes back, empty lines are left out. */
+export function textsIn(lines: string): string[] {
+  return lines
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => line.replace(/\\([ntr\\])/g, (_, key: string) => ESCAPES[key] ?? ""));
+}
+
+/** A list of texts, one a line. */
+export function linesField(label: string, title: string, bound: Binding<string[]>): Field {
+  const input = h("textarea", { rows: 1, spellcheck: "false", placeholder: "none" });
+  input.addEventListener("input", () => bound.set(textsIn(input.value)));
+  return {
+    element: labelled(label, title, input, "lines"),
+    draw: () => {
+      if (linesOf(textsIn(input.value)) !== linesOf(bound.get())) {
+        input.value = linesOf(bound.get());
+      }
+    },
+  };
+}
+
+/** A button; one that cannot be used now keeps the focus, and says why when it is pressed. */
+export function button(label: string, title: string, press: () => void): HTMLButtonElement {
+  const made = h("button", { type: "button", class: "ji-button", title }, label);
+  made.addEventListener("click", press);
+  return made;
+}

@@ -1,0 +1,346 @@
+// Playground: a prompt, its settings, the answer as it streams, where its time went, and runs side by side.
+
+import { announcer } from "./lib/announce";
+import { h, setAttributes, setText } from "./lib/dom";
+import { type Binding, button, type Field, linesField, numberField, switchField, textField } from "./lib/fields";
+import { formatNs, formatRate, formatUsd, NOT_KNOWN } from "./lib/format";
+import { type Band, gauge } from "./lib/gauge";
+import { ownKeys } from "./lib/keys";
+import { requests } from "./lib/messages";
+import { all, type CleanUp, follow, type Host, onKernelGone } from "./lib/model";
+import { phasesBar } from "./lib/phases";
+import { type Figures, type PastRun, runList, sideBySide, type WholeRun } from "./lib/runs";
+import { useTheme } from "./lib/theme";
+import { type Entry, tokenView } from "./lib/tokens";
+import sheet from "./playground.css";
+
+/** What is asked: the traits that a view sets, and that it sends along when it asks. */
+export interface Asked {
+  prompt: string;
+  system: string;
+  temperature: number | null;
+  top_p: number | null;
+  top_k: number | null;
+  max_tokens: number | null;
+  seed: number | null;
+  stop_strings: string[];
+  ignore_eos: boolean;
+}
+
+/** The traits of `jupyter_infer.widgets.playground.Playground`. */
+export interface Playground extends Asked {
+  pinned: number[];
+  compared: number[];
+  state: string;
+  error: string;
+  _engine: [string, string][];
+  _stage: string;
+  _shown_run: number;
+  _settled: Entry[];
+  _recent: Entry[];
+  _latest: Entry[];
+  _status: string;
+  _figures: Figures;
+  _history: PastRun[];
+  _beside: WholeRun[];
+}
+
+const ASKED = [
+  "prompt",
+  "system",
+  "temperature",
+  "top_p",
+  "top_k",
+  "max_tokens",
+  "seed",
+  "stop_strings",
+  "ignore_eos",
+] as const satisfies readonly (keyof Asked)[];
+const SHOWN = [
+  "state",
+  "error",
+  "_stage",
+  "_shown_run",
+  "_settled",
+  "_recent",
+  "_latest",
+  "_status",
+  "_figures",
+] as const;
+const PAST = ["pinned", "compared", "_history", "_beside"] as const;
+
+/** Typing is sent when it pauses; what is run is sent with the run. */
+export const SAVE_MS = 300;
+
+const WAITS: readonly Band[] = [
+  { below: 1, word: "feels instant (under 1 s)" },
+  { below: Number.POSITIVE_INFINITY, word: "a wait (1 s and more)" },
+];
+const SPEEDS: readonly Band[] = [
+  { below: 10, word: "slower than reading (under 10)" },
+  { below: 30, word: "reads along (10+)" },
+  { below: Number.POSITIVE_INFINITY, word: "agents and code (30+)" },
+];
+const GONE = "kernel gone; run the cell again";
+const STATES: Record<string, string> = {
+  idle: "ready",
+  running: "running",
+  done: "done",
+  stopped: "stopped",
+  failed: "failed",
+};
+
+function render({ model, el }: Host<Playground>): CleanUp {
+  const cleanUps: CleanUp[] = [];
+  useTheme(el, "playground", sheet);
+  ownKeys(el, cleanUps);
+  const spoken = announcer(cleanUps);
+  const { ask } = requests(model, cleanUps);
+  let gone = false;
+  let saying = ""; // about what was pressed in this view
+
+  let saver: ReturnType<typeof setTimeout> | undefined;
+  const save = () => {
+    if (saver !== undefined) {
+      clearTimeout(saver);
+      saver = undefined;
+      model.save_changes();
+    }
+  };
+  cleanUps.push(save);
+  const bound = <K extends keyof Asked>(name: K): Binding<Playground[K]> => ({
+    get: () => model.get(name),
+    set(value) {
+      model.set(name, value);
+      clearTimeout(saver);
+      saver = setTimeout(save, SAVE_MS);
+    },
+  });
+
+  const asked = () => Object.fromEntries(ASKED.map((name) => [name, model.get(name)]));
+  const act = async (kind: string, payload: Record<string, unknown> = {}): Promise<Record<string, unknown> | null> => {
+    if (gone) {
+      return null;
+    }
+    save(); // before what it is about, and not after what the kernel makes of it
+    try {
+      const reply = await ask(kind, payload);
+      saying = "";
+      return reply;
+    } catch (error) {
+      saying = (error as Error).message.replace(/^\w+: /, "");
+      spoken.say(saying);
+      return null;
+    } finally {
+      drawState();
+    }
+  };
+  const goingOn = () => ["loading", "running"].includes(model.get("state"));
+
+  // What is asked.
+  const prompt = textField("Prompt", "What to ask. Ctrl+Enter runs it.", bound("prompt"), 4);
+  const fields: Field[] = [
+    prompt,
+    textField("System prompt", "A system message before it, or none", bound("system"), 1),
+    numberField(
+      {
+        label: "Temperature",
+        title: "0 always takes the likeliest token",
+        unset: "model's",
+        min: 0,
+        step: 0.05,
+        slider: { max: 2, at: 1 },
+      },
+      bound("temperature"),
+    ),
+    numberField(
+      {
+        label: "Top-p",
+        title: "Draw from the likeliest tokens that together have this probability",
+        unset: "model's",
+        min: 0.05,
+        step: 0.05,
+        slider: { max: 1, at: 1 },
+      },
+      bound("top_p"),
+    ),
+    numberField(
+      { label: "Top-k", title: "Draw from so many of the likeliest tokens", unset: "model's", whole: true },
+      bound("top_k"),
+    ),
+    numberField(
+      { label: "Max tokens", title: "Output tokens at most", unset: "256", whole: true },
+      bound("max_tokens"),
+    ),
+    numberField(
+      { label: "Seed", title: "The same seed gives the same answer", unset: "random", whole: true },
+      bound("seed"),
+    ),
+    linesField(
+      "Stop",
+      "The answer ends before any of these texts: one a line, \\n is a new line",
+      bound("stop_strings"),
+    ),
+    switchField("Ignore EOS", "Go on to max tokens, even where the model would end", bound("ignore_eos")),
+  ];
+  const settings = h("div", { class: "ji-settings", role: "group", "aria-label": "Sampling" });
+  settings.append(...fields.slice(2).map(({ element }) => element));
+
+  // What is done with it.
+  const runIt = () => void act("run", asked());
+  prompt.input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      runIt();
+    }
+  });
+  const run = button("Run", "Ask (Ctrl+Enter in the prompt)", runIt);
+  const stop = button("Stop", "End the run; what was answered is kept", () => void act("stop"));
+  const clear = button("Clear", "Take the answer away; prompt, settings and history stay", () => void act("clear"));
+  const copy = button("Copy as %%infer cell", "The text of a cell that asks the same", async () => {
+    const reply = await act("cell", asked());
+    if (typeof reply?.text === "string") {
+      await copyText(reply.text);
+    }
+  });
+  const state = h("span", { class: "ji-value ji-now" });
+  const dot = h("span", { class: "ji-dot", "aria-hidden": "true" });
+  const bar = h(
+    "div",
+    { class: "ji-line ji-bar" },
+    run,
+    stop,
+    clear,
+    copy,
+    h("span", { class: "ji-item" }, dot, state),
+  );
+  const error = h("div", { class: "ji-error" });
+
+  const copied = h("textarea", {
+    class: "ji-copied",
+    readonly: true,
+    rows: 4,
+    "aria-label": "Text of the %%infer cell",
+  });
+  copied.style.display = "none";
+  const copyText = async (text: string) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      copied.style.display = "none";
+      saying = "copied: paste it into a cell";
+    } catch {
+      copied.value = text;
+      copied.style.display = "";
+      copied.focus();
+      copied.select();
+      saying = "the clipboard cannot be used here; copy the selected text";
+    }
+    spoken.say(saying);
+    drawState();
+  };
+
+  // What came of it.
+  const answer = tokenView("Answer");
+  const bars = phasesBar();
+  const ttft = gauge({
+    label: "TTFT",
+    title: "arrival → first output token (queued + prefill)",
+    format: (value) => formatNs(typeof value === "number" ? value * 1e9 : value),
+    scale: [0.01, 100],
+    bands: WAITS,
+  });
+  const rate = gauge({
+    label: "Decode speed",
+    title: "(output tokens − 1) / decode",
+    format: (value) => (value === null ? `${NOT_KNOWN} tok/s` : formatRate(value)),
+    scale: [1, 1000],
+    bands: SPEEDS,
+  });
+  const cost = gauge({
+    label: "Wall cost",
+    title: "machine price × the time of the request; shared cost: × its attributed part of the engine's busy time",
+    format: (value) => (value === null ? NOT_KNOWN : `≈${formatUsd(value)}`),
+  });
+  const gauges = h("div", { class: "ji-gauges" }, ttft.element, rate.element, cost.element);
+  const status = h("div", { class: "ji-label" });
+  const engine = h("div", { class: "ji-line ji-engine", role: "group", "aria-label": "Model and engine" });
+
+  const past = runList((kind, number, on) => void act(kind, { number, on }));
+  const beside = sideBySide();
+  const form = h("fieldset", { class: "ji-form" }, prompt.element, fields[1]?.element ?? "", settings, bar);
+  const history = h("fieldset", { class: "ji-form" }, past.element);
+  el.append(engine, form, error, copied, answer.element, gauges, bars.element, status, history, beside.element);
+  el.append(spoken.element);
+
+  let said = "";
+  const drawState = () => {
+    const now = gone ? "gone" : model.get("state");
+    const stage = model.get("_stage");
+    const text =
+      now === "gone"
+        ? GONE
+        : now === "loading"
+          ? `loading the model${stage ? `: ${stage}` : ""}`
+          : (STATES[now] ?? now);
+    setAttributes(bar, { "data-state": now === "running" ? "busy" : now });
+    setText(state, text);
+    for (const [made, usable] of [
+      [run, !goingOn()],
+      [stop, goingOn()],
+      [clear, !goingOn()],
+    ] as const) {
+      setAttributes(made, { "aria-disabled": usable ? false : "true" });
+    }
+    setText(error, saying || model.get("error"));
+    setAttributes(error, { "data-wrong": !saying.startsWith("copied") });
+    if (said && said !== now) {
+      spoken.say(model.get("error") || text);
+    }
+    said = now;
+  };
+  const drawRun = () => {
+    drawState();
+    const figures = model.get("_figures");
+    const entries = [...model.get("_settled"), ...model.get("_recent"), ...model.get("_latest")];
+    answer.show(model.get("_shown_run"), entries, figures.ttft_ns);
+    ttft.set(figures.ttft_ns === null ? null : figures.ttft_ns / 1e9);
+    rate.set(figures.tokens_per_s);
+    cost.set(figures.wall_usd, costNote(figures));
+    bars.set(figures);
+    setText(status, model.get("_status"));
+  };
+
+  follow(model, ASKED, () => fields.forEach((field) => void field.draw()), cleanUps);
+  follow(model, ["_engine"], () => engine.replaceChildren(...model.get("_engine").map(fact)), cleanUps);
+  follow(model, SHOWN, drawRun, cleanUps);
+  const drawPast = () => {
+    past.show(model.get("_history"), model.get("pinned"), model.get("compared"));
+    beside.show(model.get("_beside"));
+  };
+  follow(model, PAST, drawPast, cleanUps);
+  onKernelGone(
+    model,
+    () => {
+      gone = true;
+      saying = "";
+      setAttributes(form, { disabled: true });
+      setAttributes(history, { disabled: true });
+      drawState();
+    },
+    cleanUps,
+  );
+  return all(cleanUps);
+}
+
+function costNote({ shared_usd, price, api_usd, api }: Figures): string {
+  const shared = shared_usd === null ? "" : `shared ≈${formatUsd(shared_usd)}`;
+  const machine = [shared, price && `@ ${price}`].filter(Boolean).join(" ");
+  return [machine, api && `API ${formatUsd(api_usd)} (${api})`].filter(Boolean).join(" · ");
+}
+
+function fact([label, value]: [string, string]): HTMLElement {
+  const name = h("span", { class: "ji-label" }, label);
+  return h("span", { class: "ji-item" }, name, h("span", { class: "ji-value" }, value));
+}
+
+export default { render };
