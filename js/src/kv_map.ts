@@ -4,6 +4,7 @@ import sheet from "./kv_map.css";
 import { announcer } from "./lib/announce";
 import { h, setAttributes, setText } from "./lib/dom";
 import { formatCount, formatNs } from "./lib/format";
+import { ownKeys } from "./lib/keys";
 import { describe, describeRow, type Facts, type Pool, unpack } from "./lib/kv_frame";
 import { blockAt, moved } from "./lib/kv_grid";
 import { picture } from "./lib/kv_picture";
@@ -32,6 +33,7 @@ const GONE = "kernel gone; run the cell again";
 function render({ model, el }: Host<MapState>): CleanUp {
   const cleanUps: CleanUp[] = [];
   useTheme(el, "kv-map", sheet);
+  ownKeys(el, cleanUps);
   const { ask } = requests(model, cleanUps);
   const spoken = announcer(cleanUps);
 
