@@ -14,7 +14,7 @@ from jupyter_infer.run import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TABLES", "Rows", "frame", "request_figures"]
+__all__ = ["Rows", "frame", "request_figures"]
 
 COLUMNS = {
     "requests": [
@@ -33,8 +33,6 @@ COLUMNS = {
 
 Rows = Literal["requests", "steps", "tokens"]
 """What a row of a frame is."""
-
-TABLES = ("requests", "steps", "tokens")
 
 
 def request_figures(record: RequestRecord, price: MachinePrice | None, api_price: ApiPrice | None) -> dict[str, Any]:
@@ -84,7 +82,7 @@ def frame(runs: Sequence[Run], rows: str = "requests", *, named: bool = False) -
     """
     makers = {"requests": _request_rows, "steps": _step_rows, "tokens": _token_rows}
     if rows not in makers:
-        raise ConfigError(f"unknown rows {rows!r}{nearest(rows, TABLES)}; there is: {', '.join(TABLES)}")
+        raise ConfigError(f"unknown rows {rows!r}{nearest(rows, COLUMNS)}; there is: {', '.join(COLUMNS)}")
     import pandas as pd
 
     made = [

@@ -45,19 +45,19 @@ class _Line(msgspec.Struct):
 @dataclass(slots=True)
 class _Reading:
     header: RunHeader
-    requests: list[RequestRecord] = field(default_factory=list)
+    requests: dict[str, RequestRecord] = field(default_factory=dict)
     steps: list[StepRecord] = field(default_factory=list)
     shown: dict[str, int] = field(default_factory=dict)
 
     def add_request(self, record: RequestRecord, place: str) -> None:
-        if any(record.request_id == other.request_id for other in self.requests):
+        if record.request_id in self.requests:
             raise ConfigError(f"{place}: the request {record.request_id!r} stands twice")
         known = (record.arrival_ns, record.started_ns, record.first_token_ns, record.last_token_ns)
         events = [event.time_ns for sample in record.samples for event in sample.events]
         times = [time for time in known if time is not None]
         if times != sorted(times) or not all(0 <= time < LATEST_NS for time in (*times, *events, record.finished_ns)):
             raise ConfigError(f"{place}: the times of the request {record.request_id!r} are in no order")
-        self.requests.append(record)
+        self.requests[record.request_id] = record
 
     def add_step(self, step: StepRecord, place: str) -> None:
         times = [max(step.planned_ns, step.start_ns), step.computed_ns, step.end_ns]
@@ -68,7 +68,7 @@ class _Reading:
         self.steps.append(step)
 
     def run(self, name: str) -> Run:
-        requests = sorted(self.requests, key=lambda record: record.arrival_ns)
+        requests = sorted(self.requests.values(), key=lambda record: record.arrival_ns)
         return Run(self.header, tuple(requests), tuple(self.steps), self.shown, name)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
-import importlib.metadata
 import math
 import os
 import platform
@@ -21,6 +20,7 @@ from jupyter_infer import hardware
 from jupyter_infer.metrics import busy_ns
 from jupyter_infer.pricing import ApiPrice, MachinePrice
 from jupyter_infer.records import EngineInfo, RequestRecord, StepRecord
+from jupyter_infer.versions import installed
 
 __all__ = ["Machine", "Run", "RunHeader", "bursts", "header_of", "steps_of"]
 
@@ -224,13 +224,9 @@ def _offset_ns() -> int:
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {package: installed(package) for package in PACKAGES}
+    known = {package: version for package, version in found.items() if version is not None}
+    return {"python": platform.python_version()} | known
 
 
 @functools.cache

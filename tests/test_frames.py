@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from builders import make_record, make_sample, make_step, make_work
 
+from jupyter_infer.bench.charts import made_run
 from jupyter_infer.errors import ConfigError
-from jupyter_infer.frames import TABLES, frame, request_figures
+from jupyter_infer.frames import COLUMNS, frame, request_figures
 from jupyter_infer.pricing import ApiPrice, MachinePrice
 from jupyter_infer.recorded import Recording, Runs
 from jupyter_infer.run import Run, RunHeader
@@ -197,7 +198,7 @@ def test_runs_of_files_say_which_run_a_row_is_of() -> None:
 def test_unknown_rows_name_those_that_there_are() -> None:
     with pytest.raises(ConfigError, match=r"unknown rows 'step'; did you mean 'steps'\?; there is: requests, steps"):
         frame([a_run()], "step")
-    assert [len(frame([a_run()], what)) for what in TABLES] == [1, 2, 3]
+    assert [len(frame([a_run()], what)) for what in COLUMNS] == [1, 2, 3]
 
 
 def test_a_session_has_frames_of_all_that_it_did(session: Session) -> None:
@@ -208,4 +209,9 @@ def test_a_session_has_frames_of_all_that_it_did(session: Session) -> None:
 
 
 def test_a_session_of_which_nothing_was_asked_has_empty_frames(scripted_session: Callable[..., Session]) -> None:
-    assert [len(scripted_session().to_pandas(what)) for what in TABLES] == [0, 0, 0]  # type: ignore[arg-type]
+    assert [len(scripted_session().to_pandas(what)) for what in COLUMNS] == [0, 0, 0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", COLUMNS)
+def test_a_frame_with_rows_has_the_columns_of_one_without(rows: str) -> None:
+    assert list(frame([made_run(2, 3)], rows).columns) == COLUMNS[rows] == list(frame([], rows).columns)

@@ -15,7 +15,7 @@ import jupyter_infer
 PACKAGE = Path(jupyter_infer.__file__).parent
 
 LAYERS = (
-    {"errors", "interrupts", "_version"},
+    {"errors", "interrupts", "versions", "_version"},
     {"records", "config", "numbers"},
     {
         "metrics",

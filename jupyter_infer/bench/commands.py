@@ -18,59 +18,47 @@ PATH = "Our own CPU time in a step and in an update of a cell, without vLLM; exi
 STEP = "Weights, attention, other operations, sampling, scheduling and the rest of a decode step, in milliseconds."
 QUALITY = "How well bfloat16, float32 and rounded weights predict one text, and how often they choose the same token."
 CHARTS = "Time to build each kind of chart, and bytes of what a notebook saves of it, without vLLM."
-JSON_HELP = "print one JSON object and nothing else on stdout"
 
 
 def add_benches(benches: Any) -> None:
     """Add the benches to the subparsers of ``bench``."""
-    overhead = benches.add_parser(
-        "overhead", help="what %%%%infer costs beside a bare loop", description=OVERHEAD, allow_abbrev=False
-    )
-    overhead.add_argument("--json", action="store_true", help=JSON_HELP)
-    overhead.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
-    overhead.add_argument("--pairs", type=_positive, default=6, metavar="N", help="runs of each, in turn (6)")
-    overhead.add_argument("--tokens", type=_positive, default=64, metavar="N", help="output tokens a request (64)")
-    overhead.set_defaults(run=_bench_overhead)
-    soak = benches.add_parser("soak", help="many mixed requests, and what they leave behind", description=SOAK)
-    soak.add_argument("--json", action="store_true", help=JSON_HELP)
-    soak.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
-    soak.add_argument("--requests", type=_positive, default=300, metavar="N", help="requests to run (300)")
-    soak.set_defaults(run=_bench_soak)
-    path = benches.add_parser("path", help="what tracing, recording and displaying cost", description=PATH)
-    path.add_argument("--json", action="store_true", help=JSON_HELP)
-    path.add_argument("--steps", type=_positive, default=400, metavar="N", help="steps of a round (400)")
-    path.set_defaults(run=_bench_path)
-    peers = benches.add_parser(
-        "peers", help="our speed beside that of other engines", description=PEERS, allow_abbrev=False
-    )
-    peers.add_argument("--json", action="store_true", help=JSON_HELP)
-    peers.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+
+    def bench(name: str, run: Any, does: str, about: str, *, model: bool = False) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = benches.add_parser(name, help=does, description=about, allow_abbrev=False)
+        sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+        if model:
+            sub.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+        sub.set_defaults(run=run)
+        return sub
+
+    def count(parser: argparse.ArgumentParser, name: str, default: int, what: str) -> None:
+        parser.add_argument(name, type=_positive, default=default, metavar="N", help=f"{what} ({default})")
+
+    overhead = bench("overhead", _bench_overhead, "what %%%%infer costs beside a bare loop", OVERHEAD, model=True)
+    count(overhead, "--pairs", 6, "runs of each, in turn")
+    count(overhead, "--tokens", 64, "output tokens a request")
+    soak = bench("soak", _bench_soak, "many mixed requests, and what they leave behind", SOAK, model=True)
+    count(soak, "--requests", 300, "requests to run")
+    path = bench("path", _bench_path, "what tracing, recording and displaying cost", PATH)
+    count(path, "--steps", 400, "steps of a round")
+    peers = bench("peers", _bench_peers, "our speed beside that of other engines", PEERS, model=True)
     peers.add_argument("--gguf", metavar="FILE", help="a GGUF file of the same model, for llama.cpp")
     peers.add_argument("--only", nargs="+", default=[], metavar="NAME", help="who takes part: ours, bf16, vllm, …")
     peers.add_argument("--beside-busy", action="store_true", help="decode once more, beside one busy process")
-    peers.add_argument("--rounds", type=_positive, default=3, metavar="N", help="processes of each, in turn (3)")
-    peers.add_argument("--repeats", type=_positive, default=3, metavar="N", help="runs of each kind in a process (3)")
-    peers.add_argument("--tokens", type=_positive, default=64, metavar="N", help="output tokens a request (64)")
+    count(peers, "--rounds", 3, "processes of each, in turn")
+    count(peers, "--repeats", 3, "runs of each kind in a process")
+    count(peers, "--tokens", 64, "output tokens a request")
     peers.add_argument(
         "--counts", type=_positive, nargs="+", default=[1, 4, 16, 32], metavar="N", help="requests at once (1 4 16 32)"
     )
-    peers.set_defaults(run=_bench_peers)
-    step = benches.add_parser("step", help="where a decode step goes", description=STEP)
-    step.add_argument("--json", action="store_true", help=JSON_HELP)
-    step.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
-    step.add_argument("--tokens", type=_positive, default=128, metavar="N", help="decode steps to measure (128)")
-    step.set_defaults(run=_bench_step)
-    quality = benches.add_parser("quality", help="what fewer bits cost in quality", description=QUALITY)
-    quality.add_argument("--json", action="store_true", help=JSON_HELP)
-    quality.add_argument("-m", "--model", help="a short name, a hub id, a folder or a .gguf file")
+    step = bench("step", _bench_step, "where a decode step goes", STEP, model=True)
+    count(step, "--tokens", 128, "decode steps to measure")
+    quality = bench("quality", _bench_quality, "what fewer bits cost in quality", QUALITY, model=True)
     quality.add_argument("--bits", type=int, nargs="+", default=[8], metavar="N", help="bits of the copies (8)")
-    quality.set_defaults(run=_bench_quality)
-    charts = benches.add_parser("charts", help="how long charts take to build, and their size", description=CHARTS)
-    charts.add_argument("--json", action="store_true", help=JSON_HELP)
-    charts.add_argument("--requests", type=_positive, default=100, metavar="N", help="requests of the run (100)")
-    charts.add_argument("--tokens", type=_positive, default=100, metavar="N", help="output tokens a request (100)")
-    charts.add_argument("--repeats", type=_positive, default=5, metavar="N", help="times each is built (5)")
-    charts.set_defaults(run=_bench_charts)
+    charts = bench("charts", _bench_charts, "how long charts take to build, and their size", CHARTS)
+    count(charts, "--requests", 100, "requests of the run")
+    count(charts, "--tokens", 100, "output tokens a request")
+    count(charts, "--repeats", 5, "times each is built")
 
 
 def _positive(text: str) -> int:

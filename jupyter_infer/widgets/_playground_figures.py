@@ -13,7 +13,7 @@ __all__ = ["NO_FIGURES", "Figures", "final_figures", "live_figures"]
 
 
 class Figures(TypedDict):
-    """What is known of a run; None is not known. The mirror of ``Figures`` in ``js/src/lib/run.ts``."""
+    """What is known of a run; None is not known. The mirror of ``Figures`` in ``js/src/lib/runs.ts``."""
 
     load_ns: int | None
     queued_ns: int | None

@@ -98,6 +98,9 @@ class Notebook:
 
     def __init__(self, page: Page) -> None:
         self.page = page
+        self.errors: list[str] = []  # that the page met since
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
 
     def cell(self, index: int) -> Any:
         return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index)

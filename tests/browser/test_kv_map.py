@@ -36,16 +36,8 @@ CELLS = [
 
 
 @pytest.fixture(scope="module")
-def errors() -> list[str]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def notebook(open_notebook: Callable[..., Notebook], errors: list[str]) -> Notebook:
-    opened = open_notebook("kv-map", CELLS)
-    opened.page.on("pageerror", lambda error: errors.append(str(error)))
-    opened.page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    return opened
+def notebook(open_notebook: Callable[..., Notebook]) -> Notebook:
+    return open_notebook("kv-map", CELLS)
 
 
 def widget(notebook: Notebook, index: int) -> Any:
@@ -191,5 +183,5 @@ def test_when_the_kernel_is_restarted_a_readable_map_is_left(notebook: Notebook)
     assert "kernel gone" in notebook.text(3)
 
 
-def test_the_page_met_no_error(notebook: Notebook, errors: list[str]) -> None:
-    assert [error for error in errors if "favicon" not in error] == []
+def test_the_page_met_no_error(notebook: Notebook) -> None:
+    assert [error for error in notebook.errors if "favicon" not in error] == []

@@ -42,16 +42,8 @@ BEYOND = """root => [root, ...root.querySelectorAll('*')]
 
 
 @pytest.fixture(scope="module")
-def errors() -> list[str]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def notebook(open_notebook: Callable[..., Notebook], errors: list[str]) -> Notebook:
-    opened = open_notebook("playground", CELLS)
-    opened.page.on("pageerror", lambda error: errors.append(str(error)))
-    opened.page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    return opened
+def notebook(open_notebook: Callable[..., Notebook]) -> Notebook:
+    return open_notebook("playground", CELLS)
 
 
 def widget(notebook: Notebook, index: int = 0) -> Any:
@@ -276,5 +268,5 @@ def test_when_the_kernel_is_restarted_the_answer_stays_readable(notebook: Notebo
     notebook.wait_for_text(7, "text.trim() === 'back'")
 
 
-def test_the_page_met_no_error(notebook: Notebook, errors: list[str]) -> None:
-    assert [error for error in errors if "favicon" not in error] == []
+def test_the_page_met_no_error(notebook: Notebook) -> None:
+    assert [error for error in notebook.errors if "favicon" not in error] == []
