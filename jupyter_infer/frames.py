@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jupyter_infer.errors import ConfigError, nearest
 from jupyter_infer.metrics import phases
 from jupyter_infer.pricing import ApiPrice, MachinePrice, api_usd, cost
-from jupyter_infer.records import RequestRecord
+from jupyter_infer.records import RequestRecord, TokenEvent
 from jupyter_infer.run import Run
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ COLUMNS = {
         *("step", "start_s", "duration_s", "schedule_s", "forward_s", "update_s", "cpu_s", "threads", "tokens"),
         *("prefill_tokens", "recomputed_tokens", "decode_tokens", "draft_tokens", "accepted_tokens", "output_tokens"),
         *("kv_tokens", "scheduled", "running", "waiting", "preempted", "evicted_blocks", "kv_blocks_free"),
+        *("max_num_seqs", "max_num_batched_tokens"),
     ],
-    "tokens": ["request_id", "sample", "step", "time_s", "itl_s", "tokens", "token_ids", "text"],
+    "tokens": ["request_id", "sample", "step", "time_s", "itl_s", "tokens", "token_ids", "text", "logprob"],
 }
 """Of a frame without a row."""
 
@@ -100,6 +101,7 @@ def _request_rows(run: Run) -> Iterable[dict[str, Any]]:
 def _step_rows(run: Run) -> Iterator[dict[str, Any]]:
     origin, _ = run.span_ns
     for step in run.steps:
+        limits = run.limits_of(step)
         yield {
             "step": step.index,
             "start_s": _seconds(step.start_ns - origin),
@@ -123,6 +125,8 @@ def _step_rows(run: Run) -> Iterator[dict[str, Any]]:
             "preempted": len(step.preempted),
             "evicted_blocks": len(step.evicted),
             "kv_blocks_free": step.kv_blocks_free,
+            "max_num_seqs": limits and limits.max_num_seqs,
+            "max_num_batched_tokens": limits and limits.max_num_batched_tokens,
         }
 
 
@@ -142,8 +146,16 @@ def _token_rows(run: Run) -> Iterator[dict[str, Any]]:
                     "tokens": len(event.token_ids),
                     "token_ids": event.token_ids,
                     "text": event.text,
+                    "logprob": _logprob(event),
                 }
                 before = event.time_ns if event.token_ids else before
+
+
+def _logprob(event: TokenEvent) -> float | None:
+    """Return the log-probability of an event's tokens together."""
+    said = [token.logprob for token in event.logprobs or ()]
+    known = [logprob for logprob in said if logprob is not None]
+    return sum(known) if known and len(known) == len(said) else None
 
 
 def _seconds(duration_ns: float | None) -> float | None:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["NOT_KNOWN", "axis_unit", "format_count", "format_ns", "format_rate", "format_share", "format_times"]
+__all__ = [
+    "NOT_KNOWN",
+    "axis_unit",
+    "format_bytes",
+    "format_count",
+    "format_ns",
+    "format_rate",
+    "format_share",
+    "format_times",
+]
 
 NOT_KNOWN = "n/a"
 
@@ -43,6 +52,13 @@ def format_rate(per_second: float | None, unit: str = "tok/s") -> str:
 def format_count(count: int | None) -> str:
     """Return a count with thousands set apart: ``12,345``."""
     return NOT_KNOWN if count is None else f"{count:,}"
+
+
+def format_bytes(count: int | None) -> str:
+    """Return bytes with three digits: ``812 MB``, ``1.92 GB``; as ``js/src/lib/format.ts`` does."""
+    if count is None:
+        return NOT_KNOWN
+    return f"{count / 1e6:.3g} MB" if count < 999.5e6 else f"{count / 1e9:.3g} GB"
 
 
 def format_share(part: float | None, whole: float | None) -> str:

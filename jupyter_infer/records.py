@@ -17,14 +17,17 @@ import msgspec
 
 __all__ = [
     "REPLAY_OF",
+    "Alternative",
     "EngineInfo",
     "Fit",
+    "Limits",
     "LoadStage",
     "RequestRecord",
     "SampleRecord",
     "StepRecord",
     "StepWork",
     "TokenEvent",
+    "TokenLogprob",
     "from_json",
     "plain",
     "to_json",
@@ -34,6 +37,27 @@ T = TypeVar("T")
 
 REPLAY_OF = "replay of "
 """How the name of an engine begins that plays a recorded run again."""
+
+
+class Alternative(msgspec.Struct, frozen=True, gc=False):
+    """A token that could have been in another one's place."""
+
+    token_id: int
+    text: str | None  # as the decoder gives it, empty for a part of a character
+    logprob: float | None  # None for a probability of 0
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, gc=False):
+    """How likely a token was before it was chosen, as the engine reports it.
+
+    vLLM reports the model's own distribution, before temperature, penalties, top-k and top-p, unless it was loaded with
+    another `logprobs_mode`.
+    """
+
+    text: str | None  # of the token alone; an event's text may hold some back, or bring what was held back
+    logprob: float | None  # natural logarithm of the probability; None for one of 0, or if the engine says none
+    rank: int | None  # 1 for the likeliest token; of two that are equally likely, one has the next
+    alternatives: tuple[Alternative, ...]  # the others of the `logprobs` likeliest tokens, the likeliest first
 
 
 class TokenEvent(msgspec.Struct, frozen=True, gc=False):
@@ -51,6 +75,7 @@ class TokenEvent(msgspec.Struct, frozen=True, gc=False):
     text: str
     finish_reason: str | None = None  # vLLM's word on the last event of a sample: "stop", "length", "error", …
     stop_reason: int | str | None = None  # the stop string or token id that matched, if one did
+    logprobs: tuple[TokenLogprob, ...] | None = None  # one a token of `token_ids`; None if they were not asked for
 
 
 class StepWork(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +106,14 @@ class StepWork(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a scheduler admits: both can be changed between two steps, up to what was loaded."""
+
+    max_num_seqs: int  # requests (samples) in the running batch; those that are in it stay
+    max_num_batched_tokens: int  # token budget of a step
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One scheduler step. Steps of one engine never overlap: a step owns the time from the later of its own start and
     the previous step's end, to its end, so the sum of `duration_ns` is the engine's busy time, two steps in flight or
@@ -107,6 +140,7 @@ class StepRecord:
     evicted: tuple[int, ...]  # ids of free blocks whose cached content was given up, in the same time
     kv_blocks_free: int | None  # free blocks when the step ended
     threads: int | None = None  # that computed it, where the engine's library is told how many
+    limits: Limits | None = None  # that it was planned within, where they were not those of the load
 
     @property
     def duration_ns(self) -> int:
@@ -244,6 +278,11 @@ class EngineInfo:
     chat_template: bool = True  # without one, a text is completed as it stands
     notices: tuple[str, ...] = ()  # things the user should know about this load, one line each
     settings: dict[str, Any] = field(default_factory=dict)  # engine settings that were set, by us or by the user
+
+    @property
+    def limits(self) -> Limits:
+        """What the scheduler admits as it was loaded."""
+        return Limits(self.max_num_seqs, self.max_num_batched_tokens)
 
     @property
     def is_replay(self) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from jupyter_infer import hardware
 from jupyter_infer.metrics import busy_ns
 from jupyter_infer.pricing import ApiPrice, MachinePrice
-from jupyter_infer.records import EngineInfo, RequestRecord, StepRecord
+from jupyter_infer.records import EngineInfo, Limits, RequestRecord, StepRecord
 from jupyter_infer.versions import installed
 
 __all__ = ["Machine", "Run", "RunHeader", "bursts", "header_of", "steps_of"]
@@ -118,6 +118,10 @@ class Run:
         begun, ended = self.span_ns
         busy = self.busy_ns if ended > begun else None
         return None if busy is None else busy / (ended - begun)
+
+    def limits_of(self, step: StepRecord) -> Limits | None:
+        """Return what the scheduler admitted when it planned a step; None if the engine is not known."""
+        return step.limits or (self.engine.limits if self.engine else None)
 
     def called(self, name: str) -> Run:
         """Return the same run under another name."""

@@ -30,7 +30,7 @@ from jupyter_infer.loading import Loading, begin
 from jupyter_infer.models import canonical_name, default_model_here
 from jupyter_infer.pricing import DEFAULT_PRICE, ApiPrice, MachinePrice
 from jupyter_infer.recorded import Recorded, Runs
-from jupyter_infer.records import EngineInfo, LoadStage, RequestRecord, StepRecord
+from jupyter_infer.records import EngineInfo, Limits, LoadStage, RequestRecord, StepRecord
 from jupyter_infer.result import Refused, Result, runs_of
 from jupyter_infer.results import Results
 from jupyter_infer.structured import constraint
@@ -62,6 +62,7 @@ class Status:
     busy_ns: int  # since the load
     rss_bytes: int
     stage: LoadStage | None = None  # of the load that runs
+    model: str | None = None  # that is loaded, or on its way
 
 
 class Session(Recorded):
@@ -185,6 +186,7 @@ class Session(Recorded):
             busy_ns=self._worker.busy_ns,
             rss_bytes=hardware.rss_bytes(),
             stage=loading.stages[-1] if loading and loading.stages else None,
+            model=loading.wanted[0] if loading else engine.info.model if engine else None,
         )
 
     # Asking.
@@ -335,6 +337,44 @@ class Session(Recorded):
         self._ready(progress)
         return self._engine().tokens(text)
 
+    def set_limits(self, *, max_num_seqs: int | None = None, max_num_batched_tokens: int | None = None) -> Limits:
+        """Change what the scheduler admits from its next step on, and return it: no reload, and what runs goes on.
+
+        Parameters
+        ----------
+        max_num_seqs
+            Requests (samples) in the running batch; None is what was loaded, which is also the most.
+        max_num_batched_tokens
+            Token budget of a step; None is what was loaded, which is also the most.
+
+        Raises
+        ------
+        ConfigError
+            If a value is below 1 or above what was loaded, or a replay is asked.
+        EngineNotLoaded
+            If no model is loaded.
+        """
+
+        def change(engine: Engine) -> Limits:
+            loaded = engine.info.limits
+            limits = Limits(
+                _within("max_num_seqs", max_num_seqs, loaded.max_num_seqs),
+                _within("max_num_batched_tokens", max_num_batched_tokens, loaded.max_num_batched_tokens),
+            )
+            engine.set_limits(None if limits == loaded else limits)
+            return limits
+
+        limits: Limits = self._worker.ask(change).wait()
+        return limits
+
+    def bandwidth(self) -> float | None:
+        """Return how many bytes a second this machine reads, measured once a load over as many as the weights have.
+
+        It takes a fraction of a second between two steps. None of an engine that computes nothing.
+        """
+        bandwidth: float | None = self._worker.ask(lambda engine: engine.bandwidth()).wait()
+        return bandwidth
+
     def clear_cache(self) -> bool:
         """Forget cached prefixes; False if running requests hold some."""
         return bool(self._worker.ask(lambda engine: engine.reset_prefix_cache()).wait())
@@ -436,6 +476,19 @@ def _values(sampling: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("structured_outputs") is not None:
         values["structured_outputs"] = constraint(values["structured_outputs"])
     return values
+
+
+def _within(name: str, value: int | None, loaded: int) -> int:
+    """Return a limit, or what was loaded for None; refuse what the engine has made no room for."""
+    if value is None:
+        return loaded
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= loaded:
+        option = name.replace("_", "-")
+        raise ConfigError(
+            f"{name} can be changed between 1 and {loaded:,}, which was loaded, and not to {value!r}; for more, type "
+            f"%infer load --{option} N"
+        )
+    return value
 
 
 def _check_text(prompt: Prompt, system: str | None = None) -> None:

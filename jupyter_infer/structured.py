@@ -43,6 +43,16 @@ def constraint(given: Any) -> dict[str, Any]:
     if len(wanted) != 1:
         raise ConfigError(f"structured_outputs takes one of {', '.join(FORMS)}; got {', '.join(wanted) or 'none'}")
     [(kind, value)] = wanted.items()
+    checked = _checked(kind, value)
+    try:
+        json.dumps(checked, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"half of a character is in the {FORMS[kind]}, and in no answer") from None
+    return checked
+
+
+def _checked(kind: str, value: Any) -> dict[str, Any]:
+    """Return a constraint of one kind as plain values."""
     match kind, value:
         case "json", _:
             return {"json": _schema(value)}

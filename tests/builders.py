@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_infer.engine.protocol import EngineRequest, Rendered
-from jupyter_infer.records import RequestRecord, SampleRecord, StepRecord, StepWork, TokenEvent
+from jupyter_infer.records import Limits, RequestRecord, SampleRecord, StepRecord, StepWork, TokenEvent
 
 
 def make_work(request_id: str = "r1", tokens: int = 1, **facts: Any) -> StepWork:
@@ -36,6 +36,7 @@ def make_step(
     running: int = 0,
     waiting: int = 0,
     free: int | None = None,
+    limits: Limits | None = None,
 ) -> StepRecord:
     """Return a step; a tenth of it is planning and a tenth taking results in."""
     tenth = (end - start) // 10
@@ -54,6 +55,7 @@ def make_step(
         freed=tuple(freed),
         evicted=tuple(evicted),
         kv_blocks_free=free,
+        limits=limits,
     )
 
 

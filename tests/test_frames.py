@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from builders import make_record, make_sample, make_step, make_work
 
@@ -15,6 +16,7 @@ from jupyter_infer.errors import ConfigError
 from jupyter_infer.frames import COLUMNS, frame, request_figures
 from jupyter_infer.pricing import ApiPrice, MachinePrice
 from jupyter_infer.recorded import Recording, Runs
+from jupyter_infer.records import Limits, TokenLogprob
 from jupyter_infer.run import Run, RunHeader
 from jupyter_infer.session import Session
 
@@ -51,12 +53,17 @@ def a_run(**facts: Any) -> Run:
             running=2,
             waiting=1,
             free=30,
+            limits=Limits(4, 64),
         ),
         replace(
             make_step(decode, start=BEGUN + 340 * MS, end=BEGUN + 400 * MS, index=9, running=1), cpu_ns=None, threads=2
         ),
     )
     return Run(RunHeader("now", None, PRICE, API), (record,), steps)
+
+
+def token(logprob: float | None) -> TokenLogprob:
+    return TokenLogprob("x", logprob, 1, ())
 
 
 def rows(run: Run, what: str) -> list[dict[str, Any]]:
@@ -139,6 +146,8 @@ def test_a_step_has_its_parts_and_what_it_computed() -> None:
             "preempted": 1,
             "evicted_blocks": 2,
             "kv_blocks_free": 30,
+            "max_num_seqs": 4,
+            "max_num_batched_tokens": 64,
         },
         nan_ok=True,
     )
@@ -147,6 +156,7 @@ def test_a_step_has_its_parts_and_what_it_computed() -> None:
     assert (second["output_tokens"], second["decode_tokens"], second["start_s"]) == (3, 1, pytest.approx(0.34))
     assert math.isnan(second["cpu_s"])
     assert math.isnan(second["kv_blocks_free"])
+    assert math.isnan(second["max_num_seqs"])  # those of the load, which is not known
 
 
 def test_a_token_event_has_the_gap_to_the_one_before_it_that_gave_tokens() -> None:
@@ -160,12 +170,23 @@ def test_a_token_event_has_the_gap_to_the_one_before_it_that_gave_tokens() -> No
         "tokens": 1,
         "token_ids": (0,),
         "text": "w0 ",
+        "logprob": None,
     }
     assert math.isnan(first["itl_s"])
     assert (tail["tokens"], tail["token_ids"], tail["time_s"]) == (0, (), pytest.approx(0.34))
     assert math.isnan(tail["itl_s"])  # no token came, so there is no gap before it
     assert (last["tokens"], last["token_ids"]) == (3, (0, 1, 2))
     assert last["itl_s"] == pytest.approx(0.1)  # one gap for the three, from the token before
+
+
+def test_a_token_event_has_the_log_probability_of_its_tokens_together() -> None:
+    said = [None, (token(-0.5),), (), (token(-0.5), token(-1.25)), (token(-0.5), token(None))]
+    counts = [1, 1, 0, 2, 2]
+    sample = make_sample([300, 310, 320, 330, 340], tokens=counts)
+    events = [msgspec.structs.replace(event, logprobs=of) for event, of in zip(sample.events, said, strict=True)]
+    run = Run(RunHeader("now", None, None), (make_record(replace(sample, events=tuple(events))),), ())
+    found = [row["logprob"] for row in rows(run, "tokens")]
+    assert found == pytest.approx([math.nan, -0.5, math.nan, -1.75, math.nan], nan_ok=True)
 
 
 def test_gaps_do_not_cross_samples() -> None:

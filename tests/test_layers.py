@@ -23,6 +23,8 @@ LAYERS = (
         "outliers",
         "pool",
         "pool_rebuild",
+        "bandwidth",
+        "bottleneck",
         "comparison",
         "run",
         "jsonl",

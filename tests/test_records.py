@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from jupyter_infer import records
 from jupyter_infer.records import (
+    Alternative,
     EngineInfo,
     Fit,
     LoadStage,
@@ -21,12 +22,16 @@ from jupyter_infer.records import (
     StepRecord,
     StepWork,
     TokenEvent,
+    TokenLogprob,
     from_json,
     plain,
     to_json,
 )
 
-KINDS = (EngineInfo, Fit, LoadStage, RequestRecord, SampleRecord, StepRecord, StepWork, TokenEvent)
+KINDS = (
+    *(Alternative, EngineInfo, Fit, LoadStage, RequestRecord, SampleRecord),
+    *(StepRecord, StepWork, TokenEvent, TokenLogprob),
+)
 
 # What JSON carries: whole text (no half surrogate pairs) and numbers that fit 64 bits.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -119,6 +124,17 @@ def test_text_and_tokens_of_a_sample_are_those_of_its_events() -> None:
     sample = SampleRecord(0, events, "stop")
     assert sample.text == "Hello"
     assert sample.token_ids == (1, 2, 3)
+
+
+def test_log_probabilities_that_were_not_asked_for_are_none_and_one_of_0_is_null() -> None:
+    old = '{"request_id":"r1","sample":0,"step":0,"time_ns":1,"token_ids":[5],"text":"x"}'  # of a file before 0.1
+    assert from_json(old, TokenEvent) == TokenEvent("r1", 0, 0, 1, (5,), "x", logprobs=None)
+    said = TokenLogprob("x", -0.5, 1, (Alternative(6, " y", None),))
+    written = to_json(TokenEvent("r1", 0, 0, 1, (5,), "x", logprobs=(said,)))
+    assert json.loads(written)["logprobs"] == [
+        {"text": "x", "logprob": -0.5, "rank": 1, "alternatives": [{"token_id": 6, "text": " y", "logprob": None}]}
+    ]
+    assert from_json(written, TokenEvent).logprobs == (said,)
 
 
 def test_output_tokens_are_counted_from_ids_over_all_samples() -> None:

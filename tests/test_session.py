@@ -20,10 +20,10 @@ from jupyter_infer import loading as loading_module
 from jupyter_infer import session as session_module
 from jupyter_infer.engine import worker as worker_module
 from jupyter_infer.engine.scripted import Script, ScriptedEngine
-from jupyter_infer.errors import ConfigError, EngineBusy, EngineFailed, ModelError, PromptError
+from jupyter_infer.errors import ConfigError, EngineBusy, EngineFailed, EngineNotLoaded, ModelError, PromptError
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.pricing import MachinePrice
-from jupyter_infer.records import EngineInfo, LoadStage
+from jupyter_infer.records import EngineInfo, Limits, LoadStage
 from jupyter_infer.result import Refused, Result
 from jupyter_infer.results import Results
 from jupyter_infer.session import Session, current_session
@@ -892,3 +892,45 @@ def test_a_request_that_was_rendered_for_an_engine_that_went_says_so(gated: tupl
     unloaded.wait(WAIT)
     with pytest.raises(EngineBusy, match="the engine went meanwhile; run it again"):
         late.record(WAIT)
+
+
+# Limits.
+
+
+def test_limits_are_changed_while_requests_run_and_end_with_a_load(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    batch = session.submit_batch(["a", "b", "c"], max_tokens=4)
+    gate.wait()
+    with ThreadPoolExecutor() as pool:  # it is answered between two steps
+        changed = pool.submit(session.set_limits, max_num_seqs=1, max_num_batched_tokens=2)
+        handed_in(session)
+        gate.let(1)
+        assert changed.result(WAIT) == Limits(1, 2)
+    gate.open()
+    run = batch.result().run
+    assert [step.limits for step in run.steps[:2]] == [None, Limits(1, 2)]
+    assert run.limits_of(run.steps[0]) == Limits(256, 512)
+    assert run.limits_of(run.steps[1]) == Limits(1, 2)
+    assert session.set_limits() == Limits(256, 512)
+    session.set_limits(max_num_seqs=1)
+    session.unload()
+    session.load()
+    assert {step.limits for step in session.generate("d", max_tokens=2).run.steps} == {None}
+
+
+@pytest.mark.parametrize("value", [0, -1, 513, True, 1.5, "4"])
+def test_a_limit_that_nothing_was_made_room_for_is_refused_and_changes_nothing(session: Session, value: Any) -> None:
+    session.load()
+    with pytest.raises(ConfigError, match=r"max_num_batched_tokens can be changed between 1 and 512, .* %infer load"):
+        session.set_limits(max_num_seqs=2, max_num_batched_tokens=value)
+    assert {step.limits for step in session.generate("a").run.steps} == {None}
+
+
+def test_limits_need_an_engine(session: Session) -> None:
+    with pytest.raises(EngineNotLoaded):
+        session.set_limits(max_num_seqs=2)
+
+
+def test_what_computes_nothing_has_no_bandwidth(session: Session) -> None:
+    session.load()
+    assert session.bandwidth() is None

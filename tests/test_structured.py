@@ -64,6 +64,8 @@ def test_a_constraint_is_plain_values(given: Any, plain: Any) -> None:
         ({"choice": ["yes", ""]}, "none of them empty"),
         ({"choice": [1, 2]}, "a list of texts"),
         ({"choice": "yes"}, "a list of texts, none of them empty, not 'yes'"),
+        ({"choice": ["yes", "\ud800"]}, "half of a character is in the choices"),
+        ({"regex": "[\udc00a]"}, "half of a character is in the regex"),
         ({"regex": ""}, "the regex cannot be ''"),
         ({"regex": 3}, "the regex cannot be 3"),
         ({"grammar": ""}, "the grammar cannot be ''"),

@@ -10,10 +10,11 @@ from jupyter_infer.charts._lanes import Clock
 from jupyter_infer.charts._token_marks import Mark, Scale, describe, step_lines
 from jupyter_infer.charts._tuning import is_mixed
 from jupyter_infer.charts.packed import pack
-from jupyter_infer.charts.template import COLORS
+from jupyter_infer.charts.template import COLORS, INK
 from jupyter_infer.gaps import StepFacts
+from jupyter_infer.run import Run
 
-__all__ = ["Stretch", "pool_traces", "stretches_of", "token_traces", "told_of", "victim_trace"]
+__all__ = ["Stretch", "budget_trace", "pool_traces", "stretches_of", "token_traces", "told_of", "victim_trace"]
 
 TOLD = 1000  # steps that are told in words
 DRAWN = 1500  # stretches; of more, neighbours are joined as the largest of them
@@ -105,6 +106,23 @@ def token_traces(
     points["customdata"] = pack(numbers) | {"shape": f"{len(facts)}, 3"}
     told = "<b>step %{customdata[0]}</b>: %{y} tokens<br>%{customdata[1]} running, %{customdata[2]} waiting"
     return [*made, points | {"hovertemplate": f"{told}<extra></extra>"}]
+
+
+def budget_trace(run: Run, clock: Clock, *, axis: str) -> dict[str, Any]:
+    """Return the token budget that each step was planned within, where it was changed meanwhile."""
+    known = [(step, limits.max_num_batched_tokens) for step in run.steps if (limits := run.limits_of(step))]
+    ends = (0, len(known) - 1)
+    kept = [(s.start_ns, b) for at, (s, b) in enumerate(known) if at in ends or b != known[at - 1][1]]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "budget",
+        "x": clock.pack(time for time, _ in kept),
+        "y": pack([budget for _, budget in kept]),
+        "line": {"shape": "hv", "width": 1, "dash": "dash", "color": INK},
+        "hovertemplate": "a budget of %{y} tokens<extra></extra>",
+        "yaxis": axis,
+    }
 
 
 def pool_traces(facts: Sequence[StepFacts], total: int, clock: Clock, *, axis: str) -> list[dict[str, Any]]:

@@ -66,11 +66,14 @@ def _crowd(run: Run, lanes: Sequence[Lane], *, others: bool) -> str:
     if not waited:
         return f"{ran} ran at once and none waited"
     why = ""
-    if run.engine is not None:
-        seats, budget = run.engine.max_num_seqs, run.engine.max_num_batched_tokens
-        if all(step.running >= seats for step in waited):
+    if all(limits := [run.limits_of(step) for step in waited]):
+        full = [step.running >= limit.max_num_seqs for step, limit in zip(waited, limits, strict=True) if limit]
+        spent = [
+            step.tokens >= limit.max_num_batched_tokens for step, limit in zip(waited, limits, strict=True) if limit
+        ]
+        if all(full):
             why = " for a place"
-        elif all(step.running < seats and step.tokens >= budget for step in waited):
+        elif all(spent) and not any(full):
             why = " for room in a step"
     other = ", at other times," if every else ""
     return f"{ran} ran at once and{other} up to {format_count(max(step.waiting for step in waited))} waited{why}"
@@ -80,16 +83,20 @@ def _budget(run: Run, facts: Mapping[int, StepFacts]) -> str:
     largest = max(one.tokens for one in facts.values())
     if run.engine is None:
         return f"the largest computed {format_count(largest)} tokens"
-    budget = run.engine.max_num_batched_tokens
-    full = [one for one in facts.values() if one.tokens >= budget]
+    limits = {one.step.index: run.limits_of(one.step) or run.engine.limits for one in facts.values()}
+    budgets = dict.fromkeys(limit.max_num_batched_tokens for limit in limits.values())
+    budget = (
+        " → ".join(map(format_count, budgets)) if len(budgets) <= 3 else f"{len(budgets)} sizes, one after another,"
+    )
+    full = [one for one in facts.values() if one.tokens >= limits[one.step.index].max_num_batched_tokens]
     if not full:
-        return f"the largest computed {format_count(largest)} of the {format_count(budget)} tokens of the budget"
+        return f"the largest computed {format_count(largest)} of the {budget} tokens of the budget"
     times = "1 step" if len(full) == 1 else f"{format_count(len(full))} steps"
     whose = [short(name) for name in dict.fromkeys(name for one in full for name, _ in one.prefill)]
     prompts = f"{names(whose)}'s prompt" if len(whose) == 1 else f"prompts of {names(whose)}"
     every = "all of them with" if len(full) > 1 else "with"
     tail = f", {every} {prompts}" if whose and all(one.prefill for one in full) else ""
-    return f"the budget of {format_count(budget)} tokens was reached in {times}{tail}"
+    return f"the budget of {budget} tokens was reached in {times}{tail}"
 
 
 def _requests(count: int) -> str:

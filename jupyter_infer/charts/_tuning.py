@@ -2,7 +2,7 @@
 
 A chart looks for different things, so that one may speak of seats and another of the pool. But of each option there is
 one sentence a run, whoever asks: where a larger and a smaller budget both help somebody, it names both sides. A run
-that lacks steps gets no advice on sizes.
+that lacks steps gets no advice on sizes, and one whose limits were changed without a load none on these.
 """
 
 from __future__ import annotations
@@ -122,8 +122,12 @@ def _demand(run: Run) -> tuple[int, int]:
     return most + max(beside, default=0), together
 
 
+def _changed(run: Run) -> bool:
+    return any(step.limits is not None for step in run.steps)
+
+
 def _seats(run: Run) -> str | None:
-    if run.engine is None:
+    if run.engine is None or _changed(run):
         return None
     limit = run.engine.max_num_seqs
     full = [step for step in run.steps if step.waiting and step.running >= limit]
@@ -139,7 +143,7 @@ def _seats(run: Run) -> str | None:
 
 def _budget(run: Run, facts: Mapping[int, StepFacts], times: float | None) -> str | None:
     """Return the sentence on the budget: a larger one for those who waited, a smaller one for those who decoded."""
-    if run.engine is None:
+    if run.engine is None or _changed(run):
         return None
     budget = run.engine.max_num_batched_tokens
     # vLLM refuses fewer tokens than sequences, and a budget that no step exceeds changes nothing.

@@ -140,8 +140,12 @@ def _panels(
     stretches, thinned = panels.stretches_of(steps, clock)
     if steps:
         traces = panels.token_traces(steps, stretches, clock, axis="y2")
-        budget = run.engine.max_num_batched_tokens if run.engine else None
-        axis, limit, text = _limited(max(one.tokens for one in steps), budget, "budget")
+        limits = [found for step in run.steps if (found := run.limits_of(step))]
+        budgets = {found.max_num_batched_tokens for found in limits}
+        axis, limit, text = _limited(max(one.tokens for one in steps), max(budgets, default=None), "budget")
+        if len(budgets) > 1:
+            traces.append(panels.budget_trace(run, clock, axis="y2"))
+            limit, text = None, " (budget dashed)"
         colours = [("prefill", COLORS["prefill"]), ("decode", COLORS["decode"])]
         drawn = {trace["name"].removesuffix(" tokens") for trace in traces}
         colours += [(name, color) for name, color in (("drafts", panels.DRAFTS),) if name in drawn]

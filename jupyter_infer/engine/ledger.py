@@ -141,6 +141,7 @@ class Ledger:
             text=output.text,
             finish_reason=output.finish_reason,
             stop_reason=output.stop_reason,
+            logprobs=output.logprobs,
         )
         sample.events.append(event)
         if output.finish_reason is not None:

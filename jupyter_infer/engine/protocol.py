@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from jupyter_infer.records import EngineInfo, LoadStage, StepRecord
+from jupyter_infer.records import EngineInfo, Limits, LoadStage, StepRecord, TokenLogprob
 
 __all__ = ["STAGES", "Engine", "EngineRequest", "Message", "Progress", "Rendered", "SampleOutput", "StepResult"]
 
@@ -51,6 +51,7 @@ class SampleOutput(msgspec.Struct, frozen=True, gc=False):
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     cached_tokens: int | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None  # one a token; None if they were not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,18 @@ class Engine(Protocol):
 
     def kv_blocks_free(self) -> int:
         """Return the number of free KV blocks, cached but unused ones included."""
+
+    def bandwidth(self) -> float | None:
+        """Return how many bytes a second a plain read over as many as the weights reaches; None if nothing computes."""
+
+    def set_limits(self, limits: Limits | None) -> None:
+        """Admit so much from the next step on; None is what was loaded.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be changed.
+        """
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False if running requests hold some."""

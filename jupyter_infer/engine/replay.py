@@ -19,7 +19,7 @@ from jupyter_infer.engine.protocol import EngineRequest, Message, Progress, Rend
 from jupyter_infer.engine.replay_answers import Answers
 from jupyter_infer.errors import ConfigError, ModelError
 from jupyter_infer.jsonl import SUFFIX, read_file
-from jupyter_infer.records import REPLAY_OF, EngineInfo, LoadStage, RequestRecord, StepRecord, TokenEvent
+from jupyter_infer.records import REPLAY_OF, EngineInfo, Limits, LoadStage, RequestRecord, StepRecord, TokenEvent
 from jupyter_infer.run import Run
 
 __all__ = ["ReplayEngine", "is_recording", "prepare"]
@@ -188,6 +188,16 @@ class ReplayEngine:
         total = self.info.kv_blocks_total
         return total if not self._open or self._free is None else self._free
 
+    def bandwidth(self) -> None:
+        """Return None: nothing is computed."""
+
+    def set_limits(self, limits: Limits | None) -> None:
+        """Refuse: the steps are those that were recorded."""
+        if limits is not None:
+            raise ConfigError(
+                "a replay plays the steps that were recorded; to change limits, load a model: %infer load"
+            )
+
     def reset_prefix_cache(self) -> bool:
         """Do nothing: what was found in the cache was recorded."""
         return not self._open
@@ -238,6 +248,7 @@ class ReplayEngine:
                 event.finish_reason,
                 event.stop_reason,
                 record.cached_tokens,
+                event.logprobs,
             )
         if playing.at == len(playing.steps):
             for sample in record.samples:

@@ -18,17 +18,18 @@ from typing import Any
 
 from jupyter_infer.config import DEFAULT_MAX_TOKENS, check_names
 from jupyter_infer.engine.protocol import EngineRequest, Message, Rendered, SampleOutput, StepResult
+from jupyter_infer.engine.scripted_logprobs import check_logprobs, made_up
 from jupyter_infer.engine.trace import Planned, StepTracer
 from jupyter_infer.errors import PromptError
-from jupyter_infer.records import EngineInfo
+from jupyter_infer.records import EngineInfo, Limits
 
 __all__ = ["SAMPLING", "Script", "ScriptedEngine", "VirtualClock"]
 
 SAMPLING = (
     *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "stop", "ignore_eos"),
-    *("skip_reading_prefix_cache", "structured_outputs"),
+    *("logprobs", "skip_reading_prefix_cache", "structured_outputs"),
 )
-"""Sampling values that a script takes; it heeds `max_tokens` and `n`."""
+"""Sampling values that a script takes; it heeds `max_tokens`, `n` and `logprobs`."""
 
 
 class VirtualClock:
@@ -60,6 +61,7 @@ class Script:
     blocks: int = 256
     max_model_len: int = 4096
     token_budget: int = 512
+    max_num_seqs: int = 256
     in_flight: int = 1  # 2: a step is planned before the results of the one before it are in, as on a GPU
     fail_at_step: int | None = None
 
@@ -142,7 +144,7 @@ class ScriptedEngine:
             weight_bytes=None,
             max_model_len=script.max_model_len,
             max_num_batched_tokens=script.token_budget,
-            max_num_seqs=256,
+            max_num_seqs=script.max_num_seqs,
             threads=None,
         )
 
@@ -161,6 +163,7 @@ class ScriptedEngine:
     def admit(self, prompt: Rendered, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the sampling values; refuses names that it does not know, and what does not fit into the context."""
         check_names(sampling, SAMPLING, {}, "sampling value")
+        check_logprobs(sampling.get("logprobs"))
         if len(prompt.token_ids) >= self.script.max_model_len:
             raise PromptError(
                 f"the prompt has {len(prompt.token_ids):,} tokens, and the context is {self.script.max_model_len:,}"
@@ -209,6 +212,14 @@ class ScriptedEngine:
         """Return the number of free blocks."""
         return len(self._free)
 
+    def bandwidth(self) -> None:
+        """Return None: nothing is computed."""
+
+    def set_limits(self, limits: Limits | None) -> None:
+        """Admit so much from the next step on; None is what the script says."""
+        self._own("set_limits", limits)
+        self._tracer.limits = limits
+
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False if requests run."""
         self._own("reset_prefix_cache", None)
@@ -230,7 +241,8 @@ class ScriptedEngine:
         self.calls.append((call, detail))
 
     def _plan(self) -> _Step:
-        step, budget = _Step(), self.script.token_budget
+        step, limits = _Step(), self._tracer.limits or Limits(self.script.max_num_seqs, self.script.token_budget)
+        budget = limits.max_num_batched_tokens
         for sequence in tuple(self._running):
             if sequence not in self._running:
                 continue
@@ -246,7 +258,7 @@ class ScriptedEngine:
                     tokens = 0
             if tokens > 0:
                 budget -= self._schedule(step, sequence, tokens, new or [])
-        while self._waiting and budget > 0 and not step.preempted:
+        while self._waiting and budget > 0 and not step.preempted and len(self._running) < limits.max_num_seqs:
             sequence = self._waiting[0]
             if self._blocks(sequence.known) > len(self._free):
                 break
@@ -297,10 +309,17 @@ class ScriptedEngine:
             given[sequence.key] = 1
             done = sequence.outputs == len(sequence.pieces)
             reason = ("stop" if sequence.stops else "length") if done else None
-            cached = sequence.cached
+            token, asked = _token_id(piece), sequence.request.sampling.get("logprobs")
             outputs.append(
                 SampleOutput(
-                    sequence.request.request_id, sequence.sample, (_token_id(piece),), piece, reason, None, cached
+                    sequence.request.request_id,
+                    sequence.sample,
+                    (token,),
+                    piece,
+                    reason,
+                    None,
+                    sequence.cached,
+                    None if asked is None else (made_up(token, piece, asked),),
                 )
             )
         for sequence, _ in step.planned:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_infer.records import StepRecord, StepWork
+from jupyter_infer.records import Limits, StepRecord, StepWork
 
 __all__ = ["Planned", "StepTracer", "tracing"]
 
@@ -40,6 +40,7 @@ class _Open:
     running: int
     waiting: int
     preempted: tuple[tuple[str, int], ...]
+    limits: Limits | None
     work: list[tuple[tuple[str, int], Planned, int, int]]  # whose, planned, prefill tokens, recomputed tokens
 
 
@@ -59,6 +60,7 @@ class StepTracer:
     ) -> None:
         self.names: dict[str, tuple[str, int]] = {}  # vLLM's request id → our request id and sample
         self.threads: int | None = None  # that compute, for an engine that says so
+        self.limits: Limits | None = None  # in force, where they are not those of the load
         self._clock, self._cpu_clock = clock, cpu_clock
         self._open: dict[int, _Open] = {}
         self._high: dict[str, int] = {}  # most tokens whose KV a sample ever had or will have after planned steps
@@ -105,7 +107,7 @@ class StepTracer:
             self._raise(key, end - item.draft_tokens)
         at_ns, cpu_ns = begun
         named = tuple(map(self._name, victims))
-        self._open[id(step)] = _Open(at_ns, self._clock(), cpu_ns, running, waiting, named, split)
+        self._open[id(step)] = _Open(at_ns, self._clock(), cpu_ns, running, waiting, named, self.limits, split)
 
     def freed(self, key: str) -> None:
         """Note that a sample which is over gave its KV blocks back."""
@@ -167,6 +169,7 @@ class StepTracer:
             evicted=tuple(self._evicted),
             kv_blocks_free=kv_blocks_free,
             threads=self.threads,
+            limits=opened.limits,
         )
         self._freed, self._evicted = [], []
         self._index += 1

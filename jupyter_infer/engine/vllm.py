@@ -9,14 +9,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from jupyter_infer import hardware
+from jupyter_infer.bandwidth import MOST_BYTES, read_bandwidth
 from jupyter_infer.engine.protocol import EngineRequest, Message, Rendered, SampleOutput, StepResult
 from jupyter_infer.engine.sizing import LoadPlan
 from jupyter_infer.engine.threads import Threads
 from jupyter_infer.engine.vllm_api import Vllm, first_line, sweep
+from jupyter_infer.engine.vllm_logprobs import logprobs_of
 from jupyter_infer.engine.vllm_sampling import Sampling
 from jupyter_infer.errors import ConfigError, PromptError
 from jupyter_infer.models import ResolvedModel
-from jupyter_infer.records import EngineInfo, plain
+from jupyter_infer.records import EngineInfo, Limits, plain
 
 __all__ = ["VllmEngine"]
 
@@ -29,8 +32,11 @@ class VllmEngine:
     def __init__(self, engine: Any, vllm: Vllm, model: ResolvedModel, plan: LoadPlan, *, load_ns: int) -> None:
         self._engine, self._vllm = engine, vllm
         self._core = engine.engine_core.engine_core
-        self._tracer = self._core.scheduler.tracer
-        self._pool = self._core.scheduler.kv_cache_manager.block_pool
+        self._scheduler = self._core.scheduler
+        self._tracer = self._scheduler.tracer
+        self._admits = self._scheduler.max_num_active_reqs, self._scheduler.max_num_scheduled_tokens  # as loaded
+        self._pool = self._scheduler.kv_cache_manager.block_pool
+        self._bandwidth: float | None = None  # measured when somebody asks
         self._keys: dict[str, tuple[str, ...]] = {}  # our request id → vLLM's ids, one a sample
         self._tokenizer = vllm.shared_tokenizer(engine.get_tokenizer())
         self._tokenizing = threading.Lock()
@@ -161,6 +167,7 @@ class VllmEngine:
                 finish_reason=output.finish_reason,
                 stop_reason=output.stop_reason,
                 cached_tokens=answer.num_cached_tokens,
+                logprobs=None if output.logprobs is None else logprobs_of(output),
             )
             for answer in answers
             for output in answer.outputs
@@ -176,6 +183,25 @@ class VllmEngine:
         """Return the number of free KV blocks."""
         return int(self._pool.get_num_free_blocks())
 
+    def bandwidth(self) -> float | None:
+        """Return how many bytes a second a plain read over as many as the weights reaches."""
+        if self._bandwidth is None:
+            size = min(self._info.weight_bytes or MOST_BYTES, MOST_BYTES, hardware.memory_available() // 4)
+            self._bandwidth = read_bandwidth(size, self._info.device)
+        return self._bandwidth
+
+    def set_limits(self, limits: Limits | None) -> None:
+        """Admit so much from the next step on; None is what was loaded.
+
+        vLLM tells the requests that it admits from the slots that it has made room for, so that fewer of them can be
+        admitted at any time. Those that run go on, as far as the budget reaches.
+        """
+        seqs, tokens = self._admits
+        if limits is not None:
+            seqs, tokens = min(seqs, limits.max_num_seqs), min(tokens, limits.max_num_batched_tokens)
+        self._scheduler.max_num_active_reqs, self._scheduler.max_num_scheduled_tokens = seqs, tokens
+        self._tracer.limits = None if limits is None else Limits(seqs, tokens)
+
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False if running requests hold some."""
         return bool(self._engine.reset_prefix_cache())
@@ -185,7 +211,7 @@ class VllmEngine:
         if self._threads:
             self._threads.close()
         self._engine.engine_core.shutdown()
-        del self._engine, self._core, self._tracer, self._pool, self._tokenizer, self._sampling
+        del self._engine, self._core, self._scheduler, self._tracer, self._pool, self._tokenizer, self._sampling
         sweep()
 
     def _forget(self, request_ids: Collection[str]) -> None:

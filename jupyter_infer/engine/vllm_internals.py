@@ -56,6 +56,8 @@ INTERNALS = (
         ("sample_tokens", "execute_model", "_model_forward"),
         ("input_batch", "discard_request_mask", "kv_caches"),
     ),
+    Internal("vllm.v1.sample.sampler", ("batched_count_greater_than",)),
+    Internal("vllm.v1.sample.sampler:Sampler", ("gather_logprobs",)),
     Internal("vllm.v1.sample.ops.topk_topp_sampler", ("torch",)),
     Internal("vllm.v1.sample.ops.topk_topp_sampler:TopKTopPSampler", ("forward_cpu",)),
     Internal("vllm.v1.worker.gpu_input_batch:InputBatch", (), ("generators",)),
@@ -69,7 +71,7 @@ INTERNALS = (
             "_preempt_request",
             "_free_blocks",
         ),
-        ("requests", "kv_cache_manager"),
+        ("requests", "kv_cache_manager", "max_num_active_reqs", "max_num_scheduled_tokens"),
     ),
     Internal("vllm.v1.core.sched.async_scheduler:AsyncScheduler", ("schedule", "update_from_output")),
     Internal(
@@ -94,7 +96,9 @@ INTERNALS = (
     Internal("vllm.v1.engine:EngineCoreOutputs", (), ("outputs",)),
     Internal("vllm.v1.engine:EngineCoreOutput", (), ("request_id", "new_token_ids")),
     Internal("vllm.outputs:RequestOutput", (), ("request_id", "outputs", "finished", "num_cached_tokens")),
-    Internal("vllm.outputs:CompletionOutput", (), ("index", "token_ids", "text", "finish_reason", "stop_reason")),
+    Internal(
+        "vllm.outputs:CompletionOutput", (), ("index", "token_ids", "text", "finish_reason", "stop_reason", "logprobs")
+    ),
 )
 
 

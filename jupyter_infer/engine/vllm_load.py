@@ -198,6 +198,7 @@ def _vllm_engine(vllm: Vllm, model: ResolvedModel, plan: LoadPlan, begin: Begin)
         usage_context=UsageContext.LLM_CLASS,
         multiprocess_mode=False,
     )
+    vllm_quirks.rank_at_once()
     engine.logger_manager = None  # Prometheus and periodic log lines: nobody reads them here, and each step would pay
     if vllm.device == "cpu":
         vllm_quirks.draw_apart()

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["draw_apart", "leave_process_alone", "let_seeds_be_chunked", "report_stages"]
+__all__ = ["draw_apart", "leave_process_alone", "let_seeds_be_chunked", "rank_at_once", "report_stages"]
 
 
 @contextlib.contextmanager
@@ -105,6 +105,20 @@ def draw_apart() -> None:
             return torch.randint(*args, **{"generator": own, **kwargs})
 
     topk_topp_sampler.torch = Torch()
+
+
+def rank_at_once() -> None:
+    """Let the ranks of tokens be counted without compiling anything first.
+
+    vLLM compiles this one comparison in the step that first needs it: seconds in which all requests wait, and the end
+    of all of them where there is no C++ compiler.
+    """
+    from vllm.v1.sample import sampler
+
+    def count(logprobs: Any, values: Any) -> Any:
+        return (logprobs >= values).sum(-1)
+
+    sampler.batched_count_greater_than = count
 
 
 def let_seeds_be_chunked(model_runner: Any) -> None:

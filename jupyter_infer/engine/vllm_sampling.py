@@ -47,7 +47,7 @@ class Sampling:
     """
 
     def __init__(self, engine: Any, vllm: Vllm, model: str) -> None:
-        self._vllm = vllm
+        self._vllm, self._model = vllm, model
         self._config, self._tokenizer = engine.vllm_config, engine.get_tokenizer()
         self._defaults = dict(engine.model_config.get_diff_sampling_param())
         kind = vllm.SamplingParams
@@ -81,6 +81,7 @@ class Sampling:
         To `verify` takes as long as to read a schema: vLLM does it once more when it gets the request.
         """
         typed = {name: self._typed(name, value) for name, value in values.items()}
+        self._check_logprobs(typed.get("logprobs"))
         try:
             if typed.get("structured_outputs") is not None:
                 typed["structured_outputs"] = self._vllm.StructuredOutputsParams(**typed["structured_outputs"])
@@ -98,6 +99,14 @@ class Sampling:
                 line = f"{line[:-1]}; {OTHER_BACKEND} knows others"
             raise ConfigError(line) from None
         return params
+
+    def _check_logprobs(self, asked: int | None) -> None:
+        """Say what can be asked for; vLLM says only that it is too much."""
+        most = self._config.model_config.max_logprobs
+        if asked is None or most == -1 or 0 <= asked <= most:  # -1: as many as there are tokens
+            return
+        more = f"; for more, type: %infer load {self._model} --max-logprobs {asked}" if asked > most else ""
+        raise ConfigError(f"logprobs can be a whole number from 0 to {most}, not {asked}{more}")
 
     def _may_be_none(self, name: str) -> bool:
         return type(None) in typing.get_args(self._types[name])

@@ -19,6 +19,7 @@ OPTIONS = (
     Option(("--stop",), "TEXT", "end before this text; can be repeated", many=True),
     Option(("--ignore-eos",), None, "go on to --max-tokens, even where the model would end"),
     Option(("-n",), "N", "this many answers to the one prompt", int),
+    Option(("--logprobs",), "N", "keep how likely each token was, and the N likeliest ones, in the record", int),
     Option(("--schema",), "FILE|NAME", "the answer is JSON that fits this schema: a file, or a variable"),
     Option(("--regex",), "REGEX", "the whole answer matches this"),
     Option(("--choice",), "TEXT", "the answer is one of these texts; repeat it for each", many=True),
@@ -42,5 +43,5 @@ OPTIONS = (
     Option(("--json",), None, "print one JSON object (a list for a batch) and nothing else"),
 )
 
-SAMPLING = ("temperature", "max_tokens", "top_p", "top_k", "seed", "stop", "ignore_eos", "n")
+SAMPLING = ("temperature", "max_tokens", "top_p", "top_k", "seed", "stop", "ignore_eos", "n", "logprobs")
 """The options that are vLLM's sampling values, by its names."""

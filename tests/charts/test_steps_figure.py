@@ -14,7 +14,7 @@ from jupyter_infer.charts.steps import steps_chart
 from jupyter_infer.charts.tokens import tokens_chart
 from jupyter_infer.errors import ConfigError
 from jupyter_infer.metrics import itl_ns
-from jupyter_infer.records import SampleRecord, StepWork
+from jupyter_infer.records import Limits, SampleRecord, StepWork
 from jupyter_infer.run import Machine, Run, RunHeader
 
 from .figures import names, numbers, strings
@@ -167,6 +167,32 @@ def test_a_budget_out_of_sight_is_told_and_not_drawn() -> None:
     figure = drawn(crowd(2, 5))
     assert figure["layout"].get("shapes", []) == []
     assert "tokens of each step (budget 512, above what is drawn)" in " ".join(strings(figure["layout"]["annotations"]))
+
+
+def test_a_budget_that_was_changed_live_is_drawn_where_it_held() -> None:
+    run = chunked()
+    live = {f"s{step.index}": {"limits": Limits(4, 60)} for step in run.steps if step.index >= 8}
+    changed = with_steps(run, **live)
+    figure = drawn(changed)
+    line = trace(figure, "budget")
+    assert (line["line"]["shape"], line["yaxis"]) == ("hv", "y2")
+    assert numbers(line["y"]) == [100, 60, 60]
+    begun = [(run.steps[index].start_ns - START) / MS for index in (0, 8, len(run.steps) - 1)]
+    assert numbers(line["x"]) == pytest.approx(begun, rel=1e-6)
+    assert figure["layout"].get("shapes", []) == []
+    assert "tokens of each step (budget dashed)" in " ".join(strings(figure["layout"]["annotations"]))
+    assert "the budget of 100 → 60 tokens was reached in 2 steps" in steps_chart(changed).reading
+    assert "budget" not in names(drawn(run))
+
+
+def test_limits_that_were_changed_live_count_where_they_held_and_get_no_advice_on_a_load() -> None:
+    run = crowd(8, 6, seats=2)
+    assert "--max-num-seqs" in (steps_chart(run).advice or "")
+    live = {f"s{step.index}": {"limits": Limits(2, 512)} for step in run.steps}
+    held = with_steps(replace(run, header=replace(run.header, engine=engine())), **live)
+    chart = steps_chart(held)
+    assert chart.reading.endswith("at most 2 of 8 requests ran at once and up to 6 waited for a place.")
+    assert chart.advice is None
 
 
 def test_blocks_in_use_are_the_pool_without_the_free_ones() -> None:

@@ -547,6 +547,20 @@ def test_a_session_plays_what_another_one_recorded(
     assert again.status().info.notices
 
 
+def test_log_probabilities_are_played_as_they_were_recorded(
+    asked_before: Session, tmp_path: Path, opened: Callable[..., Session]
+) -> None:
+    before = asked_before.generate("four", logprobs=2)
+    again = opened(asked_before.to_jsonl(tmp_path / "x.jsonl"))
+    after = again.generate("four", logprobs=2)
+    said = [event.logprobs for event in before.record.samples[0].events]
+    assert None not in said
+    assert [event.logprobs for event in after.record.samples[0].events] == said
+    with pytest.raises(ConfigError, match="was recorded with logprobs None, not 2; leave it out"):
+        again.generate("three", logprobs=2)
+    assert again.generate("three").record.samples[0].events[0].logprobs is None
+
+
 def test_the_last_of_several_runs_is_played(tmp_path: Path, opened: Callable[..., Session]) -> None:
     first, last = tiny_run(), runs_apart(one(prompt="Two", label="Two"))
     session = opened(write_file(tmp_path / "x.jsonl", [first, last]))
@@ -569,6 +583,17 @@ def test_engine_settings_are_refused(tmp_path: Path, opened: Callable[..., Sessi
     path = write_file(tmp_path / "x.jsonl", [tiny_run()])
     with pytest.raises(ConfigError, match="a replay takes no engine settings; leave --max-num-seqs out"):
         opened(path, max_num_seqs=4).load()
+
+
+def test_limits_of_a_replay_are_those_that_were_recorded(tmp_path: Path, opened: Callable[..., Session]) -> None:
+    session = opened(write_file(tmp_path / "x.jsonl", [tiny_run()]))
+    loaded = session.load().limits
+    assert session.set_limits() == loaded
+    assert session.bandwidth() is None
+    with pytest.raises(
+        ConfigError, match="a replay plays the steps that were recorded; to change limits, load a model"
+    ):
+        session.set_limits(max_num_seqs=1)
 
 
 def slow_run() -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from jupyter_infer.engine.protocol import EngineRequest, SampleOutput
 from jupyter_infer.engine.scripted import Script, ScriptedEngine, VirtualClock
 from jupyter_infer.errors import ConfigError, PromptError
-from jupyter_infer.records import StepRecord
+from jupyter_infer.records import Limits, StepRecord, TokenLogprob
 
 
 def letters(prompt: str) -> list[str]:
@@ -102,6 +103,30 @@ def test_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(prompt: int) 
 def test_an_unknown_sampling_value_is_refused_with_the_near_one() -> None:
     with pytest.raises(ConfigError, match="did you mean 'max_tokens'"):
         Run().add("r", "a", max_token=3)
+
+
+def test_log_probabilities_are_made_up_the_same_each_time_and_only_if_asked_for() -> None:
+    run = Run(answer=letters)
+    run.add("plain", words(3))
+    run.add("asked", words(3), logprobs=3)
+    run.add("bare", words(3), logprobs=0)
+    run.finish()
+    by_name = {name: [o for o in run.outputs if o.request_id == name] for name in ("plain", "asked", "bare")}
+    assert [o.logprobs for o in by_name["plain"]] == [None] * 3
+    for output, bare in zip(by_name["asked"], by_name["bare"], strict=True):
+        (said,), (alone,) = output.logprobs or (), bare.logprobs or ()
+        assert alone == TokenLogprob(said.text, said.logprob, said.rank, ())
+        assert (said.text, said.rank) == (output.text, 1 + output.token_ids[0] % 8)
+        assert said.logprob == pytest.approx(math.log(0.5 ** (said.rank or 0)))
+        likely = [math.exp(other.logprob or 0) for other in said.alternatives]
+        assert likely == pytest.approx([0.5**rank for rank in (1, 2, 3) if rank != said.rank])
+
+
+@pytest.mark.parametrize("asked", [-1, 21, True, 2.5, "3"])
+def test_a_number_of_alternatives_that_cannot_be_is_refused_in_one_line(asked: object) -> None:
+    engine = ScriptedEngine()
+    with pytest.raises(ConfigError, match=rf"^logprobs can be a whole number from 0 to 20, not {asked!r}$"):
+        engine.admit(engine.render("Hi"), {"logprobs": asked})
 
 
 def test_samples_are_answered_one_by_one() -> None:
@@ -323,3 +348,32 @@ def test_a_second_owner_is_found_out(call: Callable[[ScriptedEngine], object]) -
     assert len(found) == 1
     assert "does not own the engine" in found[0]
     assert not engine.closed
+
+
+def test_limits_hold_from_the_next_step_on_and_leave_what_runs() -> None:
+    run = Run(token_budget=100, max_num_seqs=8)
+    for name in "abcd":
+        run.add(name, words(6, name))
+    run.step()
+    assert (run.steps[-1].running, run.steps[-1].waiting, run.steps[-1].limits) == (4, 0, None)
+    for name in "ef":
+        run.add(name, words(6, name))
+    run.engine.set_limits(Limits(3, 2))
+    run.step()
+    last = run.steps[-1]
+    assert (last.running, last.waiting, last.limits) == (4, 2, Limits(3, 2))  # nobody is thrown out
+    assert [work.request_id for work in last.work] == ["a", "b"]  # as far as the budget reaches
+    run.engine.set_limits(None)
+    run.step()
+    assert (run.steps[-1].running, run.steps[-1].waiting, run.steps[-1].limits) == (6, 0, None)
+    run.finish()
+    assert run.text("f") == "Hello, world."
+
+
+def test_a_step_in_flight_keeps_the_limits_that_it_was_planned_within() -> None:
+    run = Run(in_flight=2)
+    run.add("a", words(6))
+    run.step()
+    run.engine.set_limits(Limits(1, 1))
+    run.finish()
+    assert [step.limits for step in run.steps[:4]] == [None, None, Limits(1, 1), Limits(1, 1)]

@@ -151,6 +151,7 @@ def test_names_that_the_user_did_not_make_get_no_hint() -> None:
         ("-n two", "Hi", "-n takes a whole number, not 'two'"),
         ("--top-p x", "Hi", "--top-p takes a number, not 'x'"),
         ("--top-k 0.5", "Hi", "--top-k takes a whole number, not '0.5'"),
+        ("--logprobs all", "Hi", "--logprobs takes a whole number, not 'all'"),
     ],
 )
 def test_a_contradiction_is_one_line(line: str, body: str, says: str) -> None:

@@ -26,6 +26,7 @@ def completions(shell: Any, code: str) -> list[str]:
         ("%%infer --no", {"--no-template", "--no-cache", "--no-stream", "--no-chart"}),
         ("%%infer -t 0 --te", set()),  # it is there already
         ("%%infer --stop a --st", {"--stop"}),  # it can be repeated
+        ("%%infer --log", {"--logprobs"}),
         ("%%infer -m smol", {"smollm2-135m"}),
         ("%%infer --format ma", {"markdown"}),
         ("%%infer --prompts q", {"questions"}),

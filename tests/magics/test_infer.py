@@ -135,7 +135,7 @@ def test_in_a_kernel_the_answer_is_a_display(shell: Any, capsys: pytest.CaptureF
 
 def test_sampling_values_reach_the_engine(shell: Any) -> None:
     line = "-n 2 --top-p=0.9 --top-k 5 --max-tokens 1 --seed 5 --stop '\\n' --stop end --ignore-eos --no-cache"
-    result = ask(shell, f"%%infer {line} --sampling min-p 0.1\nHi")
+    result = ask(shell, f"%%infer {line} --logprobs 2 --sampling min-p 0.1\nHi")
     assert result.record.sampling == {
         "n": 2,
         "top_p": 0.9,
@@ -146,7 +146,9 @@ def test_sampling_values_reach_the_engine(shell: Any) -> None:
         "ignore_eos": True,
         "skip_reading_prefix_cache": True,
         "min_p": 0.1,
+        "logprobs": 2,
     }
+    assert all(event.logprobs for sample in result.record.samples for event in sample.events)
     assert len(result.texts) == 2
 
 

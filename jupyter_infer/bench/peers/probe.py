@@ -5,16 +5,12 @@ A decode step of one sequence reads every weight once, so it takes at least thei
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
+from jupyter_infer.bandwidth import MOST_BYTES, fastest, read_bandwidth
 from jupyter_infer.bench.peers.serve import Peer, serve
 
 __all__ = ["Probe"]
-
-BYTES = 1 << 28  # more than a cache holds
-TRIES = 7
 
 
 class Probe(Peer):
@@ -24,25 +20,14 @@ class Probe(Peer):
         super().__init__()
         import torch
 
-        numbers = torch.ones(BYTES // 4)
         columns = 1 << 13
-        matrix = torch.ones(BYTES // 2 // columns, columns, dtype=torch.bfloat16)
+        matrix = torch.ones(MOST_BYTES // 2 // columns, columns, dtype=torch.bfloat16)
         vector = torch.ones(columns, dtype=torch.bfloat16)
         self.facts = {
-            "sum_gbps": _best(numbers.sum),
-            "matvec_gbps": _best(lambda: matrix @ vector),
+            "sum_gbps": read_bandwidth() / 1e9,
+            "matvec_gbps": fastest(lambda: matrix @ vector, matrix.nbytes) / 1e9,
             "threads": torch.get_num_threads(),
         }
-
-
-def _best(read: Callable[[], object]) -> float:
-    """Return the GB/s of the fastest try."""
-    seconds = []
-    for _ in range(TRIES):
-        begun = time.perf_counter()
-        read()
-        seconds.append(time.perf_counter() - begun)
-    return BYTES / min(seconds) / 1e9
 
 
 if __name__ == "__main__":
