@@ -17,7 +17,7 @@ LAB = GOMP_SPINCOUNT=10000 $(VENV)/bin/jupyter lab $(AS_ROOT) $(ARGS) notebooks/
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check test-js test-unit test-integration test-notebooks test-browser dev watch clean \
+.PHONY: help demo lab test check test-js test-unit test-integration test-notebooks test-browser setup dev clean \
 	setup-lab setup-check setup-model setup-all
 .NOTPARALLEL:
 
@@ -52,11 +52,11 @@ test-notebooks: setup-model  ## only the notebooks
 test-browser: setup-all  ## only the tests that run JupyterLab in Chromium
 	@$(TESTS) browser
 
-dev: setup-all  ## set up everything for work on the code, and say how to go on
+setup: setup-all  ## install everything for work on the code
 	@echo "The project is installed as it lies here. Activate it: . $(VENV)/bin/activate"
-	@echo "Widgets that change as js/ is edited: make watch"
+	@echo "JupyterLab with widgets that change as js/ is edited: make dev"
 
-watch: setup-all  ## JupyterLab with widgets that change as js/ is edited
+dev: setup-all  ## JupyterLab with hot reload: widgets on the page change as js/ is edited
 	@$(VENV)/bin/python tools/front_end.py watch & trap "kill $$!" EXIT; ANYWIDGET_HMR=1 $(LAB)
 
 clean:  ## remove what tools left behind; the environment stays

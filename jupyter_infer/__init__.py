@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from jupyter_infer.result import Refused, Result
     from jupyter_infer.results import Results
     from jupyter_infer.session import Session, current_session
-    from jupyter_infer.widgets import EngineStatus, KVCacheMap, Playground
+    from jupyter_infer.widgets import BatchLab, EngineStatus, KVCacheMap, Playground
 
 __all__ = [
+    "BatchLab",
     "EngineInfo",
     "EngineStatus",
     "InferError",
@@ -53,7 +54,7 @@ _HOME = {
     **dict.fromkeys(("Refused", "Result"), "result"),
     "Results": "results",
     **dict.fromkeys(("Session", "current_session"), "session"),
-    **dict.fromkeys(("EngineStatus", "KVCacheMap", "Playground"), "widgets"),
+    **dict.fromkeys(("BatchLab", "EngineStatus", "KVCacheMap", "Playground"), "widgets"),
 }
 
 

@@ -134,6 +134,10 @@ class FrontEnd:
         self._built_from.unlink(missing_ok=True)  # these bundles are not minified
         os.execv(node.node, [node.node, str(self.js / "build.mjs"), "--watch"])
 
+    def get_packages(self) -> None:
+        """Install all of npm's packages: the build's, the checks', and axe-core, which tests in a browser use."""
+        self._install(self._node(), everything=True)
+
     def check(self, name: str) -> int:
         """Run one of `CHECKS` and return its exit status."""
         node = self._node()
@@ -196,12 +200,15 @@ def _read(path: Path) -> str | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("command", choices=("build", "watch", *CHECKS))
+    parser.add_argument("command", choices=("build", "watch", "packages", *CHECKS))
     command = parser.parse_args(argv).command
     front_end = FrontEnd()
     try:
         if command == "build":
             front_end.build()
+            return 0
+        if command == "packages":
+            front_end.get_packages()
             return 0
         if command == "watch":
             front_end.watch()

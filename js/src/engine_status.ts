@@ -5,6 +5,7 @@ import { announcer } from "./lib/announce";
 import { h, setAttributes, setText } from "./lib/dom";
 import { formatBytes, formatCount, formatRate, NOT_KNOWN } from "./lib/format";
 import { all, type CleanUp, follow, type Host, onKernelGone } from "./lib/model";
+import { hideStill } from "./lib/still";
 import { useTheme } from "./lib/theme";
 
 /** The traits of `jupyter_infer.widgets.engine_status.EngineStatus`. */
@@ -43,6 +44,7 @@ export function stateText(state: string, stage: string): string {
 function render({ model, el }: Host<Status>): CleanUp {
   const cleanUps: CleanUp[] = [];
   useTheme(el, "engine-status", sheet);
+  hideStill(model, el);
   // No list of terms: hosts give those a layout of their own.
   const line = h("div", { class: "ji-line", role: "group", "aria-label": "Engine status" });
   const spoken = announcer(cleanUps);

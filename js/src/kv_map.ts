@@ -12,6 +12,7 @@ import { requestList } from "./lib/kv_requests";
 import { timeline } from "./lib/kv_time";
 import { requests } from "./lib/messages";
 import { all, type CleanUp, follow, type Host, onKernelGone } from "./lib/model";
+import { hideStill } from "./lib/still";
 import { useTheme } from "./lib/theme";
 
 /** The traits of `jupyter_infer.widgets.kv_map.KVCacheMap`. */
@@ -33,6 +34,7 @@ const GONE = "kernel gone; run the cell again";
 function render({ model, el }: Host<MapState>): CleanUp {
   const cleanUps: CleanUp[] = [];
   useTheme(el, "kv-map", sheet);
+  hideStill(model, el);
   ownKeys(el, cleanUps);
   const { ask } = requests(model, cleanUps);
   const spoken = announcer(cleanUps);

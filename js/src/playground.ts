@@ -1,15 +1,23 @@
 // Playground: a prompt, its settings, the answer as it streams, where its time went, and runs side by side.
 
+import { acting } from "./lib/acting";
 import { announcer } from "./lib/announce";
+import { SPEEDS, WAITS } from "./lib/bands";
 import { h, setAttributes, setText } from "./lib/dom";
-import { type Binding, button, type Field, linesField, numberField, switchField, textField } from "./lib/fields";
+import { fact } from "./lib/facts";
+import { button, type Field, linesField, numberField, switchField, textField } from "./lib/fields";
+import formSheet from "./lib/form.css";
 import { formatNs, formatRate, formatUsd, NOT_KNOWN } from "./lib/format";
-import { type Band, gauge } from "./lib/gauge";
+import { gauge } from "./lib/gauge";
 import { ownKeys } from "./lib/keys";
 import { requests } from "./lib/messages";
 import { all, type CleanUp, follow, type Host, onKernelGone } from "./lib/model";
+import { type Odds, WHOSE } from "./lib/odds";
 import { phasesBar } from "./lib/phases";
 import { type Figures, type PastRun, runList, sideBySide, type WholeRun } from "./lib/runs";
+import { saver } from "./lib/save";
+import type { Shade } from "./lib/shade";
+import { hideStill } from "./lib/still";
 import { useTheme } from "./lib/theme";
 import { type Entry, tokenView } from "./lib/tokens";
 import sheet from "./playground.css";
@@ -23,12 +31,14 @@ export interface Asked {
   top_k: number | null;
   max_tokens: number | null;
   seed: number | null;
+  logprobs: number | null;
   stop_strings: string[];
   ignore_eos: boolean;
 }
 
 /** The traits of `jupyter_infer.widgets.playground.Playground`. */
 export interface Playground extends Asked {
+  shade: Shade;
   pinned: number[];
   compared: number[];
   state: string;
@@ -39,6 +49,9 @@ export interface Playground extends Asked {
   _settled: Entry[];
   _recent: Entry[];
   _latest: Entry[];
+  _odds_settled: Odds[];
+  _odds_recent: Odds[];
+  _odds_latest: Odds[];
   _status: string;
   _figures: Figures;
   _history: PastRun[];
@@ -53,6 +66,7 @@ const ASKED = [
   "top_k",
   "max_tokens",
   "seed",
+  "logprobs",
   "stop_strings",
   "ignore_eos",
 ] as const satisfies readonly (keyof Asked)[];
@@ -64,23 +78,15 @@ const SHOWN = [
   "_settled",
   "_recent",
   "_latest",
+  "_odds_settled",
+  "_odds_recent",
+  "_odds_latest",
+  "shade",
   "_status",
   "_figures",
 ] as const;
 const PAST = ["pinned", "compared", "_history", "_beside"] as const;
 
-/** Typing is sent when it pauses; what is run is sent with the run. */
-export const SAVE_MS = 300;
-
-const WAITS: readonly Band[] = [
-  { below: 1, word: "feels instant (under 1 s)" },
-  { below: Number.POSITIVE_INFINITY, word: "a wait (1 s and more)" },
-];
-const SPEEDS: readonly Band[] = [
-  { below: 10, word: "slower than reading (under 10)" },
-  { below: 30, word: "reads along (10+)" },
-  { below: Number.POSITIVE_INFINITY, word: "agents and code (30+)" },
-];
 const GONE = "kernel gone; run the cell again";
 const STATES: Record<string, string> = {
   idle: "ready",
@@ -92,49 +98,15 @@ const STATES: Record<string, string> = {
 
 function render({ model, el }: Host<Playground>): CleanUp {
   const cleanUps: CleanUp[] = [];
-  useTheme(el, "playground", sheet);
+  useTheme(el, "playground", formSheet, sheet);
+  hideStill(model, el);
   ownKeys(el, cleanUps);
   const spoken = announcer(cleanUps);
   const { ask } = requests(model, cleanUps);
-  let gone = false;
-  let saying = ""; // about what was pressed in this view
-
-  let saver: ReturnType<typeof setTimeout> | undefined;
-  const save = () => {
-    if (saver !== undefined) {
-      clearTimeout(saver);
-      saver = undefined;
-      model.save_changes();
-    }
-  };
-  cleanUps.push(save);
-  const bound = <K extends keyof Asked>(name: K): Binding<Playground[K]> => ({
-    get: () => model.get(name),
-    set(value) {
-      model.set(name, value);
-      clearTimeout(saver);
-      saver = setTimeout(save, SAVE_MS);
-    },
-  });
-
+  const { save, bound } = saver(model, cleanUps);
   const asked = () => Object.fromEntries(ASKED.map((name) => [name, model.get(name)]));
-  const act = async (kind: string, payload: Record<string, unknown> = {}): Promise<Record<string, unknown> | null> => {
-    if (gone) {
-      return null;
-    }
-    save(); // before what it is about, and not after what the kernel makes of it
-    try {
-      const reply = await ask(kind, payload);
-      saying = "";
-      return reply;
-    } catch (error) {
-      saying = (error as Error).message.replace(/^\w+: /, "");
-      spoken.say(saying);
-      return null;
-    } finally {
-      drawState();
-    }
-  };
+  const view = acting(ask, spoken, save, () => drawState());
+  const { act } = view;
   const goingOn = () => ["loading", "running"].includes(model.get("state"));
 
   // What is asked.
@@ -175,6 +147,16 @@ function render({ model, el }: Host<Playground>): CleanUp {
     numberField(
       { label: "Seed", title: "The same seed gives the same answer", unset: "random", whole: true },
       bound("seed"),
+    ),
+    numberField(
+      {
+        label: "Alternatives",
+        title: `Show how likely each token was, and so many of the likeliest ones (1 to 20). ${WHOSE}.`,
+        unset: "none",
+        whole: true,
+        fits: (value) => value === null || (value >= 0 && value <= 20),
+      },
+      bound("logprobs"),
     ),
     linesField(
       "Stop",
@@ -227,20 +209,33 @@ function render({ model, el }: Host<Playground>): CleanUp {
     try {
       await navigator.clipboard.writeText(text);
       copied.style.display = "none";
-      saying = "copied: paste it into a cell";
+      view.saying = "copied: paste it into a cell";
     } catch {
       copied.value = text;
       copied.style.display = "";
       copied.focus();
       copied.select();
-      saying = "the clipboard cannot be used here; copy the selected text";
+      view.saying = "the clipboard cannot be used here; copy the selected text";
     }
-    spoken.say(saying);
+    spoken.say(view.saying);
     drawState();
   };
 
   // What came of it.
-  const answer = tokenView("Answer");
+  const answer = tokenView(
+    "Answer",
+    (shade) => {
+      model.set("shade", shade);
+      if (!view.gone) {
+        model.save_changes();
+      }
+    },
+    (reason) => {
+      view.saying = reason;
+      spoken.say(reason);
+      drawState();
+    },
+  );
   const bars = phasesBar();
   const ttft = gauge({
     label: "TTFT",
@@ -274,7 +269,7 @@ function render({ model, el }: Host<Playground>): CleanUp {
 
   let said = "";
   const drawState = () => {
-    const now = gone ? "gone" : model.get("state");
+    const now = view.gone ? "gone" : model.get("state");
     const stage = model.get("_stage");
     const text =
       now === "gone"
@@ -291,8 +286,8 @@ function render({ model, el }: Host<Playground>): CleanUp {
     ] as const) {
       setAttributes(made, { "aria-disabled": usable ? false : "true" });
     }
-    setText(error, saying || model.get("error"));
-    setAttributes(error, { "data-wrong": !saying.startsWith("copied") });
+    setText(error, view.saying || model.get("error"));
+    setAttributes(error, { "data-wrong": !view.saying.startsWith("copied") });
     if (said && said !== now) {
       spoken.say(model.get("error") || text);
     }
@@ -302,7 +297,8 @@ function render({ model, el }: Host<Playground>): CleanUp {
     drawState();
     const figures = model.get("_figures");
     const entries = [...model.get("_settled"), ...model.get("_recent"), ...model.get("_latest")];
-    answer.show(model.get("_shown_run"), entries, figures.ttft_ns);
+    const odds = [...model.get("_odds_settled"), ...model.get("_odds_recent"), ...model.get("_odds_latest")];
+    answer.show(model.get("_shown_run"), entries, figures.ttft_ns, odds, model.get("shade"));
     ttft.set(figures.ttft_ns === null ? null : figures.ttft_ns / 1e9);
     rate.set(figures.tokens_per_s);
     cost.set(figures.wall_usd, costNote(figures));
@@ -321,8 +317,8 @@ function render({ model, el }: Host<Playground>): CleanUp {
   onKernelGone(
     model,
     () => {
-      gone = true;
-      saying = "";
+      view.gone = true;
+      view.saying = "";
       setAttributes(form, { disabled: true });
       setAttributes(history, { disabled: true });
       drawState();
@@ -336,11 +332,6 @@ function costNote({ shared_usd, price, api_usd, api }: Figures): string {
   const shared = shared_usd === null ? "" : `shared ≈${formatUsd(shared_usd)}`;
   const machine = [shared, price && `@ ${price}`].filter(Boolean).join(" ");
   return [machine, api && `API ${formatUsd(api_usd)} (${api})`].filter(Boolean).join(" · ");
-}
-
-function fact([label, value]: [string, string]): HTMLElement {
-  const name = h("span", { class: "ji-label" }, label);
-  return h("span", { class: "ji-item" }, name, h("span", { class: "ji-value" }, value));
 }
 
 export default { render };

@@ -2,6 +2,8 @@ import { afterEach, expect, test, vi } from "vitest";
 import { announcer } from "../src/lib/announce";
 import { h, s, setText } from "../src/lib/dom";
 import { all, type CleanUp, follow, onKernelGone } from "../src/lib/model";
+import { hideStill } from "../src/lib/still";
+import { useTheme } from "../src/lib/theme";
 import { FakeModel, frame } from "./model";
 
 afterEach(() => {
@@ -71,6 +73,53 @@ test("a kernel that goes is told", () => {
   expect(tell).toHaveBeenCalledTimes(1);
   all(cleanUps)();
   expect(model.listening).toBe(0);
+});
+
+test("a model of a file, which has no kernel, is told as well, and an own one is not", async () => {
+  for (const [live, times] of [
+    [false, 1],
+    [true, 0],
+    [undefined, 0],
+  ] as const) {
+    const get_model = vi.fn(async () => ({ comm_live: live }) as { comm_live?: boolean });
+    const model = Object.assign(new FakeModel({ _id: "a1" }), { widget_manager: { get_model } });
+    const tell = vi.fn();
+    onKernelGone(model, tell, []);
+    await frame();
+    expect(get_model).toHaveBeenCalledWith("a1");
+    expect(tell).toHaveBeenCalledTimes(times);
+  }
+});
+
+test("nothing is told of a model of a file once its view has gone, nor where a host has no such models", async () => {
+  const gone: CleanUp[] = [];
+  const tell = vi.fn();
+  const manager = { get_model: async () => ({ comm_live: false }) };
+  onKernelGone(Object.assign(new FakeModel({ _id: "a1" }), { widget_manager: manager }), tell, gone);
+  all(gone)();
+  const refuses = { get_model: () => Promise.reject(new Error("not supported")) };
+  onKernelGone(Object.assign(new FakeModel({ _id: "a1" }), { widget_manager: refuses }), tell, []);
+  onKernelGone(Object.assign(new FakeModel({ _id: "a1" }), { widget_manager: {} }), tell, []);
+  await frame();
+  expect(tell).not.toHaveBeenCalled();
+});
+
+test("the static form of a widget is hidden by its view, and no other", () => {
+  const el = h("div");
+  hideStill(new FakeModel({ _id: "a1" }), el);
+  expect(el.textContent).toContain(".ji-still-a1 { display: none }");
+  for (const _id of [undefined, "", "a, body"]) {
+    const other = h("div");
+    hideStill(new FakeModel({ _id }), other);
+    expect(other.childElementCount).toBe(0);
+  }
+});
+
+test("the sheet of a widget holds within it only", () => {
+  const el = h("div");
+  useTheme(el, "map", ".ji-map,.ji input{a:b}.ji-map-x>.ji-map .ji{c:d}");
+  expect(el.className).toBe("ji ji-map");
+  expect(el.textContent).toContain(".ji-map {\n&,& input{a:b}.ji-map-x>& &{c:d}\n}");
 });
 
 test("of many things to say within the pause, the first and the last are said", () => {

@@ -2,10 +2,12 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { linesOf, numberIn, textsIn } from "../src/lib/fields";
 import { bandOf, placeOf } from "../src/lib/gauge";
 import type { CleanUp } from "../src/lib/model";
+import { formatChance, type Odds, oddsLevel } from "../src/lib/odds";
 import { axisNs } from "../src/lib/phases";
 import type { Figures, WholeRun } from "../src/lib/runs";
+import { SAVE_MS } from "../src/lib/save";
 import { type Entry, level, SPANS, tokenView } from "../src/lib/tokens";
-import widget, { type Playground, SAVE_MS } from "../src/playground";
+import widget, { type Playground } from "../src/playground";
 import { FakeModel, frame } from "./model";
 
 const UNKNOWN: Figures = {
@@ -46,8 +48,10 @@ const START: Playground = {
   top_k: null,
   max_tokens: null,
   seed: null,
+  logprobs: null,
   stop_strings: [],
   ignore_eos: false,
+  shade: "itl",
   pinned: [],
   compared: [],
   state: "idle",
@@ -58,6 +62,9 @@ const START: Playground = {
   _settled: [],
   _recent: [],
   _latest: [],
+  _odds_settled: [],
+  _odds_recent: [],
+  _odds_latest: [],
   _status: "",
   _figures: UNKNOWN,
   _history: [],
@@ -131,7 +138,17 @@ const answer = (model: FakeModel<Playground>, reply: object) => {
 test("every field has a label, and what is typed is set at once and sent when typing pauses", () => {
   vi.useFakeTimers();
   const model = show();
-  for (const label of ["Prompt", "System prompt", "Temperature", "Top-p", "Top-k", "Max tokens", "Seed", "Stop"]) {
+  for (const label of [
+    "Prompt",
+    "System prompt",
+    "Temperature",
+    "Top-p",
+    "Top-k",
+    "Max tokens",
+    "Seed",
+    "Alternatives",
+    "Stop",
+  ]) {
     expect(field(label)).toBeTruthy();
   }
   type("Prompt", "Say");
@@ -271,14 +288,119 @@ test("arrow keys and the pointer say what is known of a token", () => {
   expect(find(".ji-detail").textContent).toContain("Point at a token");
 });
 
+const LIKELY: Pick<Playground, "_latest" | "_odds_latest"> = {
+  _latest: [
+    ["Red", 0, 4, 1],
+    [" fox", 30_000, 5, 1],
+    ["", 60_000, 6, 1],
+    ["!", 90_000, 7, 2],
+  ],
+  _odds_latest: [
+    [["Red", Math.log(0.62), 1, [["Blue", Math.log(0.2)]]]],
+    [
+      [
+        " fox",
+        Math.log(0.004),
+        12,
+        [
+          ["\n", Math.log(0.9)],
+          [17, null],
+        ],
+      ],
+    ],
+    [[240, null, null, []]],
+    [
+      ["!", Math.log(0.999), 1, []],
+      [EVIL, Math.log(0.3), 2, []],
+    ],
+  ],
+};
+
+test("how likely a token was is told with what else could have been there, as text", () => {
+  show({ _shown_run: 1, _figures: KNOWN, ...LIKELY });
+  const region = find<HTMLElement>(".ji-answer");
+  const key = (name: string) => region.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
+  const odds = () =>
+    [...el.querySelectorAll(".ji-odds-of")].map((line) => [...line.children].map((e) => e.textContent));
+  expect(odds()).toEqual([]);
+  key("Home");
+  expect(odds()).toEqual([['"Red" 62 %, the likeliest', "others", '"Blue" 20 %']]);
+  key("ArrowRight");
+  expect(odds()).toEqual([['" fox" 0.4 %, rank 12', "others", '"\\n" 90 %', "token 17 n/a"]]);
+  key("ArrowRight"); // over the token that has no text yet
+  expect(odds()).toEqual([['"!" over 99 %, the likeliest'], [`${JSON.stringify(EVIL)} 30 %, rank 2`]]);
+  expect(el.querySelector("img")).toBeNull();
+  key("Escape");
+  expect(odds()).toEqual([]);
+});
+
+test("shades tell the waits, or how likely tokens were, with the words for it", async () => {
+  const model = show({ _shown_run: 1, ...LIKELY });
+  const levels = () => [...el.querySelectorAll(".ji-token")].map((span) => span.getAttribute("data-level"));
+  const pressed = () =>
+    [...el.querySelectorAll("[aria-label='Shade by'] button")].map((made) => made.getAttribute("aria-pressed"));
+  expect([levels(), pressed()]).toEqual([
+    [null, "1", "1"],
+    ["true", "false"],
+  ]);
+  expect(find(".ji-key").textContent).toContain("waitedto 20 ms");
+  press("log-probability");
+  await frame();
+  expect([model.get("shade"), model.saves]).toEqual(["logprob", 1]);
+  expect([levels(), pressed()]).toEqual([
+    ["1", "4", "2"],
+    ["false", "true"],
+  ]);
+  expect(find(".ji-key").textContent).toContain("probabilitysure (90 % and more)");
+  model.set("_latest", [...model.get("_latest"), [".", 120_000, 8, 1]]);
+  model.set("_odds_latest", [...model.get("_odds_latest"), [[".", Math.log(0.95), 1, []]]]);
+  await frame();
+  expect(levels()).toEqual(["1", "4", "2", "0"]);
+  press("ITL");
+  await frame();
+  expect(levels()).toEqual([null, "1", "1", "1"]);
+});
+
+test("without log-probabilities the shades tell the waits, and the other choice says why it cannot be", async () => {
+  const model = show({ shade: "logprob", _shown_run: 1, _latest: LIKELY._latest });
+  const other = [...el.querySelectorAll("button")].find((made) => made.textContent === "log-probability");
+  expect(find(".ji-key").textContent).toContain("waited");
+  expect(other?.getAttribute("aria-disabled")).toBe("true");
+  expect(other?.title).toContain("set Alternatives, and run again");
+  other?.click();
+  expect(find(".ji-error").textContent).toContain("set Alternatives, and run again");
+  expect(model.get("shade")).toBe("logprob");
+  model.set("_odds_latest", LIKELY._odds_latest);
+  model.set("_shown_run", 2);
+  await frame();
+  expect(other?.hasAttribute("aria-disabled")).toBe(false);
+  expect(find(".ji-key").textContent).toContain("probability");
+});
+
+test("probabilities and their shades", () => {
+  const said = (...chances: (number | null)[]): Odds => chances.map((p) => ["x", p === null ? p : Math.log(p), 1, []]);
+  const chances = [1, 0.9, 0.899, 0.5, 0.2, 0.05, 0.049, 0, null];
+  expect(chances.map((p) => oddsLevel(said(p)))).toEqual([0, 0, 1, 1, 2, 3, 4, 4, null]);
+  expect([oddsLevel([]), oddsLevel(said(0.95, 0.1)), oddsLevel(said(null, 0.95))]).toEqual([null, 3, 0]);
+  expect([0, Math.log(0.996), Math.log(0.5), Math.log(0.0001), null, 12.5].map(formatChance)).toEqual([
+    "100 %",
+    "over 99 %",
+    "50 %",
+    "under 0.1 %",
+    "n/a",
+    "n/a",
+  ]);
+});
+
 test("of 5,000 tokens the last ones are elements and all are there, at once or one by one", () => {
   const entries: Entry[] = Array.from({ length: 5_000 }, (_, n) => [`${n} `, n * 1000, n, 1]);
   const text = entries.map(([part]) => part).join("");
   const late = tokenView("late");
   late.show(1, entries, null);
   const live = tokenView("live");
+  const odds: Odds[] = entries.map(([part]) => [[part, -0.5, 1, [["other", -1]]]]);
   for (let n = 0; n <= 5_000; n += 20) {
-    live.show(1, entries.slice(0, n), null);
+    live.show(1, entries.slice(0, n), null, odds.slice(0, n), n % 40 ? "itl" : "logprob");
   }
   for (const { element } of [late, live]) {
     expect(element.querySelector(".ji-answer")?.textContent).toBe(text);

@@ -9,13 +9,20 @@ from jupyter_infer.errors import InferError
 
 if TYPE_CHECKING:
     from jupyter_infer.widgets._base import InferWidget
+    from jupyter_infer.widgets.batch_lab import BatchLab
     from jupyter_infer.widgets.engine_status import EngineStatus
     from jupyter_infer.widgets.kv_map import KVCacheMap
     from jupyter_infer.widgets.playground import Playground
 
-__all__ = ["EngineStatus", "InferWidget", "KVCacheMap", "Playground"]
+__all__ = ["BatchLab", "EngineStatus", "InferWidget", "KVCacheMap", "Playground"]
 
-_HOME = {"EngineStatus": "engine_status", "InferWidget": "_base", "KVCacheMap": "kv_map", "Playground": "playground"}
+_HOME = {
+    "BatchLab": "batch_lab",
+    "EngineStatus": "engine_status",
+    "InferWidget": "_base",
+    "KVCacheMap": "kv_map",
+    "Playground": "playground",
+}
 
 
 def __getattr__(name: str) -> Any:

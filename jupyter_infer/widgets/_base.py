@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,10 @@ __all__ = ["InferWidget"]
 
 STATIC = Path(__file__).parent.parent / "static"
 PLACES_KEPT = 8  # displays of a widget whose static form is refreshed
-HINT = "As it was when this was shown. For the live widget, run the cell in JupyterLab or another host of widgets."
+HINT = (
+    "As it was when its last run ended, or else when it was shown. For the live widget, run the cell in JupyterLab or "
+    "another host of widgets."
+)
 
 
 class InferWidget(anywidget.AnyWidget):
@@ -52,6 +56,8 @@ class InferWidget(anywidget.AnyWidget):
     session: Session = traitlets.Instance(Session)
     """The session that is shown (`Session`, default: `current_session()`). Stays in the kernel."""
 
+    _id = traitlets.Unicode().tag(sync=True)  # its model's, by which a view finds its model and its static form
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # Only where a class names one: traitlets makes a class of each widget that gets more traits.
         if "front_end" in cls.__dict__ and (bundle := STATIC / f"{cls.front_end}.js").exists():
@@ -70,6 +76,7 @@ class InferWidget(anywidget.AnyWidget):
         if traits.get("session", ...) is None:
             del traits["session"]
         traits.setdefault("_view_count", 0)  # a number lets the views count themselves
+        traits["_id"] = traits.setdefault("model_id", uuid.uuid4().hex)
         self._shown = False
         self._pushing = threading.RLock()
         self._places: list[Place] = []
@@ -120,11 +127,11 @@ class InferWidget(anywidget.AnyWidget):
         self.send(event)
 
     def refresh(self) -> None:
-        """Bring the static form up to date where it was shown and no view answered: call it when a run ends."""
-        if self.comm is None or self._view_count or not _in_kernel():
-            return  # a host that draws the widget itself would draw it anew
+        """Bring the static form up to date wherever it was shown: call it when a run ends."""
+        if self.comm is None or not _in_kernel():
+            return
         for place in self._places:
-            place.show(*self._bundle())
+            place.show(self._static())
 
     # How.
 
@@ -142,30 +149,41 @@ class InferWidget(anywidget.AnyWidget):
         return f"<{self.summary()}>"
 
     def _ipython_display_(self) -> None:
-        """Display it in a place that `refresh` can write to again."""
+        """Display it, and below it its static form, which its views keep out of sight.
+
+        They are two outputs, because a host that is sent the first one again makes a second view of it.
+        """
         self._show()
+        if self.comm is not None and _in_kernel():
+            data, metadata = self._view()
+            Place().show({**data, "text/plain": "", "text/html": ""}, metadata)
         place = Place()
-        place.show(*self._bundle())
+        place.show(self._static())
         self._places = [*self._places[1 - PLACES_KEPT :], place]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return both as one bundle, for who displays it otherwise."""
         self._show()
-        return self._bundle()
+        data, metadata = self._view()
+        return {**data, **self._static()}, metadata
 
     def _show(self) -> None:
         self._shown = True
         self.tick()  # what is shown first is how things stand now
         TICKER.add(self)
 
-    def _bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget for hosts that draw it, and its static form for the others."""
-        data: dict[str, Any] = {}
-        metadata: dict[str, Any] = {}
-        if self.comm is not None:
-            data, metadata = super()._repr_mimebundle_() or ({}, {})
-        hint = f'<div style="background-color:{CARD};color:{MUTED};font-family:{FONT};font-size:11px'
-        html = f'{self.static_html()}{hint};padding:0 14px 8px">{HINT}</div>'
-        return {**data, "text/plain": self.summary(), "text/html": html}, metadata
+    def _view(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what makes a host draw a view; nothing if it is closed."""
+        if self.comm is None:
+            return {}, {}
+        data, metadata = super()._repr_mimebundle_() or ({}, {})
+        return dict(data), dict(metadata)
+
+    def _static(self) -> dict[str, str]:
+        """Return its static form, for pages and programs that draw no widgets."""
+        hint = f"background-color:{CARD};color:{MUTED};font-family:{FONT};font-size:11px;padding:0 14px 8px"
+        html = f'{self.static_html()}<div style="{hint}">{HINT}</div>'
+        return {"text/plain": self.summary(), "text/html": f'<div class="ji-still-{self._id}">{html}</div>'}
 
     @traitlets.observe("_view_count")
     def _count_views(self, change: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ def infer_cell(prompt: str, system: str = "", sampling: Mapping[str, Any] | None
     system
         The system message; an empty one is left out.
     sampling
-        Sampling values of vLLM: temperature, top_p, top_k, max_tokens, seed, stop and ignore_eos.
+        Sampling values of vLLM: temperature, top_p, top_k, max_tokens, seed, logprobs, stop and ignore_eos.
     model
         The model to use; an empty one is left out.
     """

@@ -7,14 +7,12 @@ from typing import Any
 
 from jupyter_infer.charts.labels import cut, one_line
 from jupyter_infer.charts.static import table_html
-from jupyter_infer.errors import InferError
 from jupyter_infer.numbers import format_ns, format_rate
 from jupyter_infer.pricing import format_usd
-from jupyter_infer.widgets import _messages
 from jupyter_infer.widgets._playground_figures import final_figures
 from jupyter_infer.widgets._playground_run import PlaygroundRun
 
-__all__ = ["card_html", "error_line", "row_of", "settings_line", "stage_line", "text_of"]
+__all__ = ["card_html", "row_of", "settings_line", "text_of"]
 
 LABEL_CHARS = 80
 STATIC_CHARS = 2_000
@@ -49,20 +47,6 @@ def settings_line(sampling: Mapping[str, Any]) -> str:
 
     named = [said(name, value) for name, value in sampling.items()]
     return " · ".join(named) or "the model's own settings"
-
-
-def stage_line(run: PlaygroundRun) -> str:
-    """Return where the load is that a run waits for."""
-    if run.stopping:
-        return "stopping"
-    if (stage := run.stage) is None:
-        return ""
-    return cut(f"{stage.stage}, {stage.detail}" if stage.detail else stage.stage, LABEL_CHARS)
-
-
-def error_line(error: Exception) -> str:
-    """Return an error as a line; one that the user can mend says what to do, and its kind adds nothing."""
-    return one_line(str(error)) if isinstance(error, InferError) else _messages.one_line(error)
 
 
 def card_html(

@@ -10,9 +10,9 @@ import traitlets
 
 from jupyter_infer.charts.labels import cut
 from jupyter_infer.charts.static import table_html
-from jupyter_infer.numbers import NOT_KNOWN, format_count, format_rate
+from jupyter_infer.numbers import NOT_KNOWN, format_bytes, format_count, format_rate
 from jupyter_infer.records import StepRecord
-from jupyter_infer.session import Session, Status
+from jupyter_infer.session import Status
 from jupyter_infer.widgets._base import InferWidget
 
 __all__ = ["RATE_NS", "EngineStatus", "output_rate"]
@@ -77,9 +77,9 @@ class EngineStatus(InferWidget):
             "memory_bytes": int(float(f"{status.rss_bytes:.3g}")),
         }
         if seen != self._seen:  # to look for this machine's default takes a moment
-            values["model"], self._seen = _model(session, status), seen
+            values["model"], self._seen = status.model or session.model, seen
         self.push(**values)
-        if before == "busy" and status.state != "busy":
+        if before != status.state and status.state in ("idle", "unloaded"):
             self.refresh()
         return status.state in ("busy", "loading") or bool(rate)
 
@@ -91,7 +91,14 @@ class EngineStatus(InferWidget):
         if self.pool_used is not None and self.pool_total is not None:
             pool = f"{format_count(self.pool_used)} of {format_count(self.pool_total)} blocks"
         counts = f"{format_count(self.running)} running · {format_count(self.waiting)} waiting"
-        parts = (self.model or NOT_KNOWN, state, counts, f"KV pool {pool}", rate, f"memory {_bytes(self.memory_bytes)}")
+        parts = (
+            self.model or NOT_KNOWN,
+            state,
+            counts,
+            f"KV pool {pool}",
+            rate,
+            f"memory {format_bytes(self.memory_bytes)}",
+        )
         return " · ".join(parts)
 
     def static_html(self) -> str:
@@ -132,19 +139,3 @@ def _stage(status: Status) -> str:
         return ""
     detail = f", {status.stage.detail}" if status.stage.detail else ""
     return cut(f"{status.stage.stage}{detail}", STAGE_CHARS)
-
-
-def _bytes(count: int | None) -> str:
-    """Return bytes as ``js/src/lib/format.ts`` writes them: ``812 MB``, ``1.92 GB``."""
-    if count is None:
-        return NOT_KNOWN
-    return f"{count / 1e6:.3g} MB" if count < 999.5e6 else f"{count / 1e9:.3g} GB"
-
-
-def _model(session: Session, status: Status) -> str:
-    """Return the name of the model that is loaded, that is on its way, or that comes next."""
-    loading = session._loading
-    if status.state == "loading" and loading is not None:
-        return str(loading.wanted[0])
-    replay = " (replay)" if status.info and status.info.is_replay else ""
-    return f"{status.info.model if status.info else session.model}{replay}"

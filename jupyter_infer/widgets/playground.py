@@ -15,11 +15,12 @@ from jupyter_infer.models import default_model_here
 from jupyter_infer.result import Result
 from jupyter_infer.session import Session
 from jupyter_infer.widgets._base import InferWidget
+from jupyter_infer.widgets._engine_facts import engine_facts
 from jupyter_infer.widgets._infer_cell import infer_cell
+from jupyter_infer.widgets._job_words import error_line, stage_line
 from jupyter_infer.widgets._messages import one_line
-from jupyter_infer.widgets._playground_engine import engine_facts
-from jupyter_infer.widgets._playground_figures import NO_FIGURES, final_figures, live_figures
-from jupyter_infer.widgets._playground_rows import card_html, error_line, row_of, stage_line, text_of
+from jupyter_infer.widgets._playground_figures import NO_FIGURES, LiveFigures, final_figures
+from jupyter_infer.widgets._playground_rows import card_html, row_of, text_of
 from jupyter_infer.widgets._playground_run import PlaygroundRun
 from jupyter_infer.widgets._ticker import TICKER
 from jupyter_infer.widgets._token_log import TokenLog
@@ -29,7 +30,10 @@ __all__ = ["RUNS_KEPT", "Playground"]
 RUNS_KEPT = 20
 """Runs in the history beside the pinned ones; older ones are dropped. `Session.history` has them still."""
 
-FIELDS = ("prompt", "system", "temperature", "top_p", "top_k", "max_tokens", "seed", "stop_strings", "ignore_eos")
+VALUES = ("temperature", "top_p", "top_k", "max_tokens", "seed", "logprobs")
+"""The traits that are sampling values if they are set, by vLLM's names."""
+
+FIELDS = ("prompt", "system", *VALUES, "stop_strings", "ignore_eos")
 """The traits that say what is asked."""
 
 
@@ -68,6 +72,13 @@ class Playground(InferWidget):
     """The answer ends before any of these texts (list of str, default none)."""
     ignore_eos: bool = traitlets.Bool(False).tag(sync=True)
     """Go on to `max_tokens`, even where the model would end (bool, default False)."""
+    logprobs: int | None = traitlets.Int(None, allow_none=True).tag(sync=True)
+    """Show how likely each token was, and so many of the likeliest ones, 1 to 20 (int or None, default None: neither).
+    vLLM reports the model's own distribution: before temperature, top-k, top-p and penalties, unless the model was
+    loaded with another `logprobs_mode`."""
+    shade: str = traitlets.Enum(["itl", "logprob"], "itl").tag(sync=True)
+    """What the shade of a token tells (str, default ``"itl"``): ``"itl"`` is how long it was waited for, ``"logprob"``
+    how likely it was, where the run that is shown has that."""
     pinned: list[int] = traitlets.List(traitlets.Int()).tag(sync=True)
     """Numbers of the runs that stay in the history (list of int, default none)."""
     compared: list[int] = traitlets.List(traitlets.Int()).tag(sync=True)
@@ -80,10 +91,13 @@ class Playground(InferWidget):
 
     _engine = traitlets.List().tag(sync=True)  # pairs of label and value
     _stage = traitlets.Unicode().tag(sync=True)
-    _shown_run = traitlets.Int(0).tag(sync=True)  # whose answer the next three are
+    _shown_run = traitlets.Int(0).tag(sync=True)  # whose answer the next six are
     _settled = traitlets.List().tag(sync=True)
     _recent = traitlets.List().tag(sync=True)
     _latest = traitlets.List().tag(sync=True)
+    _odds_settled = traitlets.List().tag(sync=True)  # one for each of those, if asked for
+    _odds_recent = traitlets.List().tag(sync=True)
+    _odds_latest = traitlets.List().tag(sync=True)
     _status = traitlets.Unicode().tag(sync=True)
     _figures = traitlets.Dict().tag(sync=True)
     _history = traitlets.List().tag(sync=True)
@@ -93,8 +107,8 @@ class Playground(InferWidget):
         self._looking = threading.RLock()
         self._runs: list[PlaygroundRun] = []
         self._run: PlaygroundRun | None = None
-        self._tokens, self._count = TokenLog(), 0
-        self._events_seen = 0
+        self._count = 0
+        self._forget_answer()
         self._engine_seen: object = None
         super().__init__(session=session, **traits)
         self.tick()
@@ -154,8 +168,7 @@ class Playground(InferWidget):
     @property
     def sampling(self) -> dict[str, Any]:
         """The sampling values that are set, by vLLM's names."""
-        names = ("temperature", "top_p", "top_k", "max_tokens", "seed")
-        values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        values = {name: value for name in VALUES if (value := getattr(self, name)) is not None}
         if self.stop_strings:
             values["stop"] = list(self.stop_strings)
         return values | ({"ignore_eos": True} if self.ignore_eos else {})
@@ -238,6 +251,7 @@ class Playground(InferWidget):
 
     def _forget_answer(self) -> None:
         self._tokens, self._events_seen = TokenLog(), 0
+        self._live: LiveFigures | None = None
 
     def _take(self, payload: Mapping[str, Any]) -> None:
         """Set the fields as a view has them: what it typed last may still be on its way."""
@@ -258,28 +272,34 @@ class Playground(InferWidget):
             new = handle.events_after(self._events_seen)
             self._events_seen += len(new)
             self._tokens.add(new)
+            if self._live is None and run.arrival_ns is not None:
+                self._live = LiveFigures(handle.request_id, run.arrival_ns, lambda: run.session.steps)
+            if self._live is not None:
+                self._live.add(new)
             if new and self.shown:
                 handle.shown()
         values |= self._of_answer()
         if over and run.kept is not None:
             values |= {"_figures": dict(final_figures(run.kept)), "_status": run.kept.status}
-        elif handle is not None and run.arrival_ns is not None:
-            values |= {"_status": "", "_figures": self._live(run.arrival_ns, run)}
         else:
-            values |= {"_status": "", "_figures": dict(NO_FIGURES)}
+            values |= {"_status": "", "_figures": self._so_far(over=over)}
         values["error"] = "" if run.error is None else error_line(run.error)
         return values
 
-    def _live(self, arrival_ns: int, run: PlaygroundRun) -> dict[str, Any]:
-        assert run.handle is not None
-        events, steps = run.handle.events_after(0), self.session.steps
-        price, now = self.session.price, time.monotonic_ns()
-        return dict(live_figures(run.handle.request_id, arrival_ns, events, steps, price, now))
+    def _so_far(self, *, over: bool) -> dict[str, Any]:
+        if self._live is None:
+            return dict(NO_FIGURES)
+        now_ns = time.monotonic_ns()
+        if over:  # it failed, and has no record
+            self._live.end(now_ns)
+        return dict(self._live.at(now_ns, self.session.price))
 
     def _of_answer(self) -> dict[str, Any]:
-        settled, recent, latest = self._tokens.parts
+        settled, recent, latest = self._tokens.entries.parts
         number = 0 if self._run is None else self._run.number
-        return {"_shown_run": number, "_settled": settled, "_recent": recent, "_latest": latest}
+        values = {"_shown_run": number, "_settled": settled, "_recent": recent, "_latest": latest}
+        names = ("_odds_settled", "_odds_recent", "_odds_latest")
+        return values | dict(zip(names, self._tokens.odds.parts, strict=True))
 
     def _ended(self, run: PlaygroundRun) -> None:
         """Keep a run that is over and show its end; called on the run's thread."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, TimeoutError, sync_playwright
 
 from jupyter_infer.models import cache_dir
 
@@ -165,8 +165,14 @@ class Notebook:
 
     def save(self) -> None:
         self.page.keyboard.press("Escape")
-        self.page.keyboard.press("Control+s")
-        self.page.wait_for_selector(".jp-mod-dirty", state="detached", timeout=30_000)
+        for _ in range(10):  # an output that comes meanwhile is another change
+            self.page.keyboard.press("Control+s")
+            try:
+                self.page.wait_for_selector(".jp-mod-dirty", state="detached", timeout=6_000)
+                return
+            except TimeoutError:
+                continue
+        raise AssertionError("the notebook was not saved")
 
     def screenshot(self, name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import jupyter_infer
-from tests.browser.test_engine_status import CONTRASTS, LIGHTNESS
+from tests.browser.looks import CONTRASTS, LIGHTNESS, findings
 
 STATIC = Path(jupyter_infer.__file__).parent / "static"
 STATE = {
@@ -42,4 +42,14 @@ def test_without_a_theme_of_the_host_it_follows_the_system(browser: Browser, pre
     assert "3 of 10 blocks" in line.inner_text()
     assert "<img src=x" in line.inner_text()
     assert page.evaluate("[document.images.length, window.ran, typeof window.cleanUp]") == [0, None, "function"]
+    assert findings(line) == []
+    page.close()
+
+
+def test_what_keeps_people_from_using_a_widget_is_found_in_it_and_not_around_it(browser: Browser) -> None:
+    page = browser.new_page()
+    page.set_content("<input><div id=widget><button></button><span style='color: #bbb'>pale</span></div>")
+    page.evaluate("document.body.style.background = 'white'")
+    found = findings(page.locator("#widget"))
+    assert [line.split(":")[0] for line in sorted(found)] == ["critical button-name", "serious color-contrast"]
     page.close()

@@ -12,6 +12,7 @@ import nbformat
 import pytest
 
 from tests.browser.conftest import ANSWER_MS, Lab, Notebook
+from tests.browser.looks import CONTRASTS, LIGHTNESS, assert_accessible, choose_theme, restart_kernel
 
 CELLS = [
     "%load_ext jupyter_infer\nimport jupyter_infer as ji\nstatus = ji.EngineStatus()\nstatus",
@@ -24,26 +25,6 @@ CELLS = [
 ]
 IDLE = r"text.includes('idle') && /\b0 of /.test(text) && /(^|\s)0 tok/.test(text)"
 
-CONTRASTS = """root => {
-  const context = Object.assign(document.createElement('canvas'), {width: 1, height: 1})
-    .getContext('2d', {willReadFrequently: true})
-  const over = (...colors) => {
-    for (const color of colors) { context.fillStyle = color; context.fillRect(0, 0, 1, 1) }
-    return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3)
-  }
-  const light = rgb => rgb.map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0)
-  const ground = getComputedStyle(root).backgroundColor
-  return [...root.querySelectorAll('.ji-label, .ji-value')].filter(e => e.textContent).map(e => {
-    const [a, b] = [light(over('white', ground)), light(over('white', ground, getComputedStyle(e).color))]
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
-  })
-}"""
-LIGHTNESS = """root => {
-  const numbers = getComputedStyle(root).backgroundColor.match(/[\\d.]+/g).map(Number)
-  return numbers.slice(0, 3).reduce((sum, part) => sum + part, 0) / 3
-}"""
-
 
 @pytest.fixture(scope="module")
 def notebook(open_notebook: Callable[..., Notebook]) -> Notebook:
@@ -54,26 +35,13 @@ def widget(notebook: Notebook, index: int) -> Any:
     return notebook.output(index).locator(".ji-engine-status")
 
 
-def choose(notebook: Notebook, menu: str, *items: str) -> None:
-    """Choose an item of a menu, or of a menu in it."""
-    notebook.page.locator(".lm-MenuBar-itemLabel").get_by_text(menu, exact=True).click()
-    for item in items:
-        notebook.page.locator(".lm-Menu-itemLabel").get_by_text(item, exact=True).click()
-
-
-def choose_theme(notebook: Notebook, name: str) -> None:
-    choose(notebook, "Settings", "Theme", name)
-    light = "false" if name.endswith("Dark") else "true"
-    notebook.page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{light}'")
-    notebook.page.wait_for_selector("#jupyterlab-splash", state="detached")
-
-
 def test_before_a_load_it_says_so(notebook: Notebook) -> None:
     notebook.run(0)
     notebook.finished(0)
     notebook.wait_for_text(0, "text.includes('unloaded') && text.includes('n/a tok/s')")
     assert "smollm2-135m" in notebook.text(0)
     notebook.screenshot("engine-status-unloaded")
+    assert_accessible(notebook, widget(notebook, 0))
 
 
 def test_it_follows_a_load_and_a_request_while_their_cell_runs(notebook: Notebook) -> None:
@@ -93,6 +61,7 @@ def test_it_follows_a_load_and_a_request_while_their_cell_runs(notebook: Noteboo
     notebook.finished(1)
     for view in (0, 1):
         notebook.wait_for_text(view, IDLE)
+    assert_accessible(notebook, widget(notebook, 1))
 
 
 def test_a_second_view_says_the_same(notebook: Notebook) -> None:
@@ -107,6 +76,7 @@ def test_in_the_background_it_goes_on_and_writes_into_no_other_cell(notebook: No
     notebook.finished(3)
     for view in (0, 2):
         notebook.wait_for_text(view, "text.includes('busy') && /[1-9][\\d.]* tok/.test(text)")
+    assert_accessible(notebook, widget(notebook, 2))
     notebook.run(4)
     notebook.finished(4)
     assert "busy" in notebook.text(2)
@@ -141,10 +111,10 @@ def test_when_the_engine_is_done_all_views_say_so(notebook: Notebook) -> None:
 def test_the_saved_file_has_a_form_for_pages_without_widgets(notebook: Notebook, lab: Lab) -> None:
     notebook.save()
     book = nbformat.read(lab.root / "engine-status.ipynb", as_version=4)
-    (output,) = book.cells[2].outputs
-    assert {"text/plain", "text/html"} < set(output.data)
-    assert "smollm2-135m · idle" in output.data["text/plain"]
-    assert "For the live widget, run the cell in JupyterLab" in output.data["text/html"]
+    _, still = book.cells[2].outputs
+    assert set(still.data) == {"text/plain", "text/html"}
+    assert "smollm2-135m · idle" in still.data["text/plain"]
+    assert "For the live widget, run the cell in JupyterLab" in still.data["text/html"]
 
 
 def test_on_a_narrow_page_it_wraps(notebook: Notebook) -> None:
@@ -158,16 +128,22 @@ def test_on_a_narrow_page_it_wraps(notebook: Notebook) -> None:
 
 
 def test_when_the_kernel_is_restarted_a_readable_line_is_left(notebook: Notebook) -> None:
-    choose(notebook, "Kernel", "Restart Kernel…")
-    notebook.page.locator(".jp-Dialog button.jp-mod-accept").click()
+    restart_kernel(notebook)
     notebook.wait_for_text(2, "text.includes('kernel gone; run the cell again')")
     assert "smollm2-135m" in notebook.text(2)
     assert "n/a tok/s" in notebook.text(2)
     notebook.screenshot("engine-status-restarted")
+    assert_accessible(notebook, widget(notebook, 2))
     notebook.run(4)
     notebook.finished(4)
     notebook.wait_for_text(4, "text.trim() === 'x\\ny'")
     assert "kernel gone" in notebook.text(2)
+
+
+def test_after_a_restart_its_cell_shows_a_live_one_again(notebook: Notebook) -> None:
+    notebook.run(0)
+    notebook.wait_for_text(0, "text.includes('unloaded') && !text.includes('kernel gone')")
+    assert widget(notebook, 0).count() == 1
 
 
 def test_the_page_met_no_error(notebook: Notebook) -> None:

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from tests.browser.conftest import ANSWER_MS, Lab, Notebook
-from tests.browser.test_engine_status import CONTRASTS, LIGHTNESS, choose, choose_theme
+from tests.browser.looks import CONTRASTS, LIGHTNESS, assert_accessible, choose_theme, restart_kernel
 
 TEXTS = CONTRASTS.replace(
     ".ji-label, .ji-value",
@@ -64,6 +64,7 @@ def test_an_empty_pool_is_drawn_block_by_block(notebook: Notebook) -> None:
     wait_for(notebook, 0, "/^0 of \\d+ blocks in use/.test(map.innerText)")
     assert "No request holds a block." in notebook.text(0)
     assert widget(notebook, 0).locator("svg.ji-picture").get_attribute("data-kind") == "cells"
+    assert_accessible(notebook, widget(notebook, 0))
 
 
 def test_it_follows_a_batch_while_its_cell_runs_and_shows_the_shared_prefix(notebook: Notebook) -> None:
@@ -82,6 +83,7 @@ def test_a_second_view_says_the_same(notebook: Notebook) -> None:
     notebook.finished(2)
     wait_for(notebook, 2, "/^0 of \\d+ blocks in use, \\d+ free/.test(map.innerText)")
     assert reads(notebook, 2) == reads(notebook, 0)
+    assert_accessible(notebook, widget(notebook, 2))
 
 
 def test_the_slider_of_a_live_map_stops_it_and_both_views_go_with_it(notebook: Notebook) -> None:
@@ -113,6 +115,7 @@ def test_a_recorded_trace_shows_where_a_request_was_preempted(notebook: Notebook
     wait_for(notebook, 3, "map.innerText.includes('(preempted)')")
     widget(notebook, 3).scroll_into_view_if_needed()
     notebook.screenshot("kv-map-preempted")
+    assert_accessible(notebook, widget(notebook, 3))
 
 
 def test_blocks_and_requests_are_reached_with_the_keyboard(notebook: Notebook) -> None:
@@ -164,23 +167,29 @@ def test_on_a_narrow_page_it_wraps(notebook: Notebook) -> None:
 def test_the_saved_file_has_a_form_for_pages_without_widgets(notebook: Notebook, lab: Lab) -> None:
     notebook.save()
     book = nbformat.read(lab.root / "kv-map.ipynb", as_version=4)
-    (output,) = book.cells[3].outputs
-    assert {"text/plain", "text/html"} < set(output.data)
-    assert "blocks in use" in output.data["text/plain"]
-    assert "█" in output.data["text/html"]
-    assert len(output.data["text/html"]) < 30_000
+    _, still = book.cells[3].outputs
+    assert set(still.data) == {"text/plain", "text/html"}
+    assert "blocks in use" in still.data["text/plain"]
+    assert "█" in still.data["text/html"]
+    assert len(still.data["text/html"]) < 30_000
 
 
 def test_when_the_kernel_is_restarted_a_readable_map_is_left(notebook: Notebook) -> None:
-    choose(notebook, "Kernel", "Restart Kernel…")
-    notebook.page.locator(".jp-Dialog button.jp-mod-accept").click()
+    restart_kernel(notebook)
     wait_for(notebook, 3, "map.innerText.includes('kernel gone; run the cell again')")
     assert widget(notebook, 3).get_by_role("slider").is_disabled()
     notebook.screenshot("kv-map-restarted")
+    assert_accessible(notebook, widget(notebook, 3))
     notebook.run(5)
     notebook.finished(5)
     assert notebook.text(5).strip() == "again"
     assert "kernel gone" in notebook.text(3)
+
+
+def test_after_a_restart_its_cell_shows_a_live_one_again(notebook: Notebook) -> None:
+    notebook.run(0)
+    wait_for(notebook, 0, "/^0 of \\d+ blocks in use/.test(map.innerText) && !map.innerText.includes('kernel gone')")
+    assert widget(notebook, 0).get_by_role("button", name="Following live").is_enabled()
 
 
 def test_the_page_met_no_error(notebook: Notebook) -> None:

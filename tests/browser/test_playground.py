@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from tests.browser.conftest import ANSWER_MS, SCREENSHOTS, Lab, Notebook
-from tests.browser.test_engine_status import CONTRASTS, LIGHTNESS, choose, choose_theme
+from tests.browser.looks import CONTRASTS, LIGHTNESS, assert_accessible, choose_theme, restart_kernel
 
 EVIL = '<img src=x onerror="window.__p=1"><script>window.__p=2</script>[a](javascript:window.__p=3)</pre><b>'
 
@@ -75,11 +75,13 @@ def test_it_shows_itself_before_a_model_is_loaded(notebook: Notebook) -> None:
     state(notebook, "ready")
     notebook.wait_for_text(0, "text.includes('not loaded; the first run loads it')")
     picture(notebook, "empty")
+    assert_accessible(notebook, widget(notebook))
 
 
 def test_an_empty_prompt_is_refused_in_one_line(notebook: Notebook) -> None:
     widget(notebook).get_by_role("button", name="Run", exact=True).click()
     notebook.wait_for_text(0, "text.includes('the prompt is empty; write one, then run it')")
+    assert_accessible(notebook, widget(notebook))
 
 
 def test_a_prompt_is_typed_and_run_with_the_keyboard_alone(notebook: Notebook) -> None:
@@ -98,6 +100,7 @@ def test_a_prompt_is_typed_and_run_with_the_keyboard_alone(notebook: Notebook) -
     )
     assert widget(notebook).locator(".ji-token").count() > 20
     picture(notebook, "done")
+    assert_accessible(notebook, widget(notebook))
 
 
 def test_arrow_keys_say_what_is_known_of_a_token(notebook: Notebook) -> None:
@@ -176,6 +179,7 @@ def test_two_runs_stand_side_by_side(notebook: Notebook) -> None:
     assert own.get_by_role("region", name="Answer of run 1").count() == 1
     assert own.get_by_role("button", name="Pin run 1").get_attribute("aria-pressed") == "true"
     picture(notebook, "side-by-side")
+    assert_accessible(notebook, own)
 
 
 def test_the_cell_is_copied_or_shown_selected(notebook: Notebook) -> None:
@@ -247,7 +251,8 @@ def test_markup_of_a_model_is_text_and_a_flood_of_tokens_leaves_the_page_quick(n
 def test_the_saved_file_has_a_form_for_pages_without_widgets(notebook: Notebook, lab: Lab) -> None:
     notebook.save()
     book = nbformat.read(lab.root / "playground.ipynb", as_version=4)
-    data = book.cells[1].outputs[0].data
+    _, still = book.cells[1].outputs
+    data = still.data
     assert "Playground · " in data["text/plain"]
     assert "Write a story about a fox." in data["text/html"]
     assert len(data["text/html"]) < 20_000
@@ -255,17 +260,27 @@ def test_the_saved_file_has_a_form_for_pages_without_widgets(notebook: Notebook,
 
 def test_when_the_kernel_is_restarted_the_answer_stays_readable(notebook: Notebook) -> None:
     before = answer(notebook, 6).inner_text()
-    choose(notebook, "Kernel", "Restart Kernel…")
-    notebook.page.locator(".jp-Dialog button.jp-mod-accept").click()
+    restart_kernel(notebook)
     state(notebook, "kernel gone; run the cell again", 6)
     assert answer(notebook, 6).inner_text() == before
     own = widget(notebook, 6)
     assert own.get_by_role("button", name="Run", exact=True).is_disabled()
     assert own.get_by_label("Prompt", exact=True).is_disabled()
     picture(notebook, "gone", 6)
+    assert_accessible(notebook, own)
     notebook.run(7)
     notebook.finished(7)
     notebook.wait_for_text(7, "text.trim() === 'back'")
+
+
+def test_after_a_restart_its_cell_shows_one_that_runs_again(notebook: Notebook) -> None:
+    notebook.run(0)
+    state(notebook, "ready")
+    own = widget(notebook)
+    own.get_by_label("Prompt", exact=True).fill("Name three colours.")
+    own.get_by_role("button", name="Run", exact=True).click()
+    state(notebook, "done")
+    notebook.wait_for_text(0, "text.includes('40 out')")
 
 
 def test_the_page_met_no_error(notebook: Notebook) -> None:

@@ -83,6 +83,15 @@ def test_the_checks_need_more_packages_than_a_build_which_keeps_them(checkout: P
     assert calls(npm) == []
 
 
+def test_all_packages_can_be_asked_for(checkout: Path, program: Program) -> None:
+    program("node", BUILD)
+    npm = program("npm", NPM)
+    for _ in range(2):
+        FrontEnd(checkout).get_packages()
+    (call,) = calls(npm)
+    assert "--omit=dev" not in call
+
+
 def test_a_failed_check_fails(checkout: Path, program: Program) -> None:
     program("node", 'case "$1" in --version) echo v22.12.0 ;; *) exit 3 ;; esac'), program("npm", "exit 0")
     assert FrontEnd(checkout).check("test") == 3

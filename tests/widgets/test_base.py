@@ -197,18 +197,30 @@ def outputs(plain_shell: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
     return plain_shell.display_pub.outputs
 
 
-def test_a_host_without_widgets_gets_a_static_form_and_a_hint(session: Session, outputs: list[dict[str, Any]]) -> None:
+def test_a_view_and_its_static_form_are_two_outputs(session: Session, outputs: list[dict[str, Any]]) -> None:
+    from IPython.display import display
+
+    widget = Echo(session=session, word="hi")
+    display(widget)
+    view, static = (output["data"] for output in outputs)
+    assert view == {VIEW: view[VIEW], "text/plain": "", "text/html": ""}
+    assert view[VIEW]["model_id"] == widget._id == widget.get_state()["_id"]
+    assert set(static) == {"text/plain", "text/html"}
+    assert static["text/plain"] == "Echo: hi"
+    assert static["text/html"].startswith(f'<div class="ji-still-{widget._id}"><p>echo</p>')
+    assert static["text/html"].count(_base.HINT) == 1
+
+
+def test_a_terminal_gets_the_line_only(plain_shell: Any, session: Session, capsys: pytest.CaptureFixture[str]) -> None:
     from IPython.display import display
 
     display(Echo(session=session, word="hi"))
-    (output,) = outputs
-    assert set(output["data"]) == {VIEW, "text/plain", "text/html"}
-    assert output["data"]["text/plain"] == "Echo: hi"
-    assert output["data"]["text/html"].startswith("<p>echo</p>")
-    assert output["data"]["text/html"].count(_base.HINT) == 1
+    assert capsys.readouterr().out == "Echo: hi\n"
 
 
-def test_the_static_form_is_refreshed_where_no_view_answered(session: Session, outputs: list[dict[str, Any]]) -> None:
+def test_only_the_static_form_is_refreshed_wherever_it_was_shown(
+    session: Session, outputs: list[dict[str, Any]]
+) -> None:
     from IPython.display import display
 
     widget = Echo(session=session)
@@ -216,13 +228,12 @@ def test_the_static_form_is_refreshed_where_no_view_answered(session: Session, o
     assert outputs == []  # it was shown nowhere
     display(widget)
     display(widget)
+    widget._view_count = 1  # a view is no reason not to: it is the static form that is saved
     widget.word = "later"
     widget.refresh()
-    assert [output["data"]["text/plain"] for output in outputs[2:]] == ["Echo: later"] * 2
-    assert [output["transient"] for output in outputs[2:]] == [output["transient"] for output in outputs[:2]]
-    widget._view_count = 1
-    widget.refresh()
-    assert len(outputs) == 4  # a host that draws it would draw it anew
+    assert [output["data"]["text/plain"] for output in outputs[4:]] == ["Echo: later"] * 2
+    assert [output["transient"] for output in outputs[4:]] == [output["transient"] for output in outputs[1:4:2]]
+    assert not any(VIEW in output["data"] for output in outputs[4:])
 
 
 def test_a_closed_widget_shows_its_static_form(session: Session, outputs: list[dict[str, Any]]) -> None:
@@ -231,13 +242,21 @@ def test_a_closed_widget_shows_its_static_form(session: Session, outputs: list[d
     widget = Echo(session=session)
     widget.close()
     display(widget)
-    assert set(outputs[0]["data"]) == {"text/plain", "text/html"}
+    (output,) = outputs
+    assert set(output["data"]) == {"text/plain", "text/html"}
     assert not widget.shown
+
+
+def test_two_widgets_have_two_static_forms(session: Session) -> None:
+    one, other = Echo(session=session), Echo(session=session, model_id="0123abc")
+    assert other._id == other.model_id == "0123abc"
+    assert one._id == one.model_id != other._id
 
 
 def test_the_bundle_is_there_for_whoever_asks(session: Session) -> None:
     data, _ = Echo(session=session)._repr_mimebundle_()
     assert set(data) == {VIEW, "text/plain", "text/html"}
+    assert data["text/plain"] == "Echo: n/a"
     assert repr(Echo(session=session)) == "<Echo: n/a>"
 
 

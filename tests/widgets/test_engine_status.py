@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from jupyter_infer.engine.protocol import Progress
 from jupyter_infer.engine.scripted import Script, ScriptedEngine
 from jupyter_infer.records import LoadStage, StepRecord, StepWork
 from jupyter_infer.session import Session
-from jupyter_infer.widgets import EngineStatus
+from jupyter_infer.widgets import EngineStatus, Playground
 from jupyter_infer.widgets.engine_status import output_rate
 from tests.conftest import FAST
 from tests.gate import WAIT, Gate
@@ -49,6 +50,14 @@ def test_before_a_load_nothing_is_known_but_the_model_that_comes(session: Sessio
     assert widget.summary().startswith(
         "scripted · unloaded · n/a running · n/a waiting · KV pool n/a · n/a tok/s · memory "
     )
+
+
+def test_a_replay_says_so_once(session: Session, tmp_path: Path) -> None:
+    replay = Session(str(session.generate("Why?").to_jsonl(tmp_path / "run.jsonl")))
+    replay.load()
+    assert EngineStatus(session=replay).model == "scripted (replay)"
+    assert Playground(replay)._engine[0] == ["model", "scripted (replay)"]
+    replay.unload()
 
 
 def test_a_load_says_its_stage_and_its_model() -> None:

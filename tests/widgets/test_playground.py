@@ -8,19 +8,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import traitlets
 
 from jupyter_infer.engine.protocol import Progress
 from jupyter_infer.engine.scripted import Script, ScriptedEngine
-from jupyter_infer.errors import ConfigError, EngineBusy, PromptError
+from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
 from jupyter_infer.magics.ask import read_ask
 from jupyter_infer.magics.body import _CELL
-from jupyter_infer.records import LoadStage, TokenEvent
+from jupyter_infer.records import Alternative, LoadStage, TokenEvent, TokenLogprob
 from jupyter_infer.session import Session
 from jupyter_infer.widgets import Playground
 from jupyter_infer.widgets import playground as module
 from jupyter_infer.widgets._base import _keep_routes
 from jupyter_infer.widgets._infer_cell import infer_cell
-from jupyter_infer.widgets._token_log import LATEST, RECENT, TokenLog
+from jupyter_infer.widgets._token_log import TokenLog
 from tests.conftest import FAST
 from tests.gate import WAIT, Gate
 
@@ -234,17 +235,109 @@ def test_the_history_keeps_pinned_runs_and_compares_two(session: Session, monkey
 
 
 def test_an_answer_of_5000_tokens_is_sent_a_few_times_and_not_once_a_tick() -> None:
-    log, sent, before = TokenLog(), 0, ([], [], [])
+    log = TokenLog()
+    kinds = (log.entries, log.odds)
+    sent, before = [0, 0], [growing.parts for growing in kinds]
     for n in range(5_000):
-        log.add([TokenEvent("r1", 0, n, 1_000_000 * n, (n,), f"{n} ")])
+        said = TokenLogprob(f"{n} ", -0.25, 2, (Alternative(7, " other", -0.125),))
+        log.add([TokenEvent("r1", 0, n, 1_000_000 * n, (n,), f"{n} ", logprobs=(said,))])
         if n % 12 == 0:
-            for part, last in zip(log.parts, before, strict=True):
-                sent += len(part) if part is not last else 0
-            before = log.parts
-    assert "".join(entry[0] for part in log.parts for entry in part) == "".join(f"{n} " for n in range(5_000))
-    assert sent < 15 * 5_000
-    assert len(log.parts[2]) <= LATEST
-    assert len(log.parts[1]) <= RECENT + LATEST
+            for kind, growing in enumerate(kinds):
+                sent[kind] += sum(
+                    len(part) for part, last in zip(growing.parts, before[kind], strict=True) if part is not last
+                )
+                before[kind] = growing.parts
+    assert "".join(entry[0] for part in log.entries.parts for entry in part) == "".join(f"{n} " for n in range(5_000))
+    assert [odd[0][0] for part in log.odds.parts for odd in part] == [f"{n} " for n in range(5_000)]
+    assert max(sent) < 16 * 5_000
+
+
+def odds(widget: Playground) -> list[Any]:
+    return [*widget._odds_settled, *widget._odds_recent, *widget._odds_latest]
+
+
+def test_how_likely_tokens_were_is_sent_only_if_it_was_asked_for(
+    session: Session, sent: Callable[..., list[dict[str, Any]]]
+) -> None:
+    widget = Playground(session)
+    messages = sent(widget)
+    assert {event.logprobs for event in run(widget).record.samples[0].events} == {None}
+    assert odds(widget) == []
+    assert [message for message in messages if "odds" in json.dumps(message, default=str)] == []
+    events = run(widget, logprobs=2).record.samples[0].events
+    assert len(odds(widget)) == len(events) == len(widget._latest)
+    for odd, event in zip(odds(widget), events, strict=True):
+        (said,) = event.logprobs or ()
+        others = [(other.text, round(other.logprob or 0, 4)) for other in said.alternatives]
+        assert odd == [(event.text, round(said.logprob or 0, 4), said.rank, others)]
+    assert widget._history[-1]["settings"] == "logprobs 2"
+    assert run(widget, logprobs=None).record.sampling.get("logprobs") is None
+    assert odds(widget) == []
+    widget.use(2)
+    assert (widget.logprobs, widget.sampling) == (2, {"logprobs": 2})
+
+
+def test_a_token_without_a_text_of_its_own_is_sent_by_its_number_and_what_is_not_known_is_none() -> None:
+    log = TokenLog()
+    said = TokenLogprob("", None, None, (Alternative(8, None, -0.123456), Alternative(9, " x", None)))
+    log.add([TokenEvent("r1", 0, 0, 1, (7,), "", logprobs=(said,)), TokenEvent("r1", 0, 1, 2, (), "tail", logprobs=())])
+    assert log.odds.parts[2] == [[(7, None, None, [(8, -0.1235), (" x", None)])], []]
+
+
+@pytest.mark.parametrize(("asked", "says"), [(21, "logprobs can be"), (-1, "logprobs can be")])
+def test_a_number_of_alternatives_that_cannot_be_is_one_line_of_the_widget(
+    session: Session, asked: int, says: str
+) -> None:
+    widget = Playground(session, logprobs=asked)
+    widget.prompt = "Hi"
+    with pytest.raises(ConfigError, match=says):
+        widget.run().result(WAIT)
+    assert (widget.state, "\n" in widget.error) == ("failed", False)
+    assert widget.error.startswith(says)
+
+
+def test_a_shade_is_one_of_two(session: Session) -> None:
+    widget = Playground(session)
+    assert widget.shade == "itl"
+    widget.shade = "logprob"
+    with pytest.raises(traitlets.TraitError, match=r"any of \['itl', 'logprob'\], not the str 'rank'"):
+        widget.shade = "rank"
+
+
+def test_a_look_at_a_run_reads_what_is_new_and_no_longer_the_steps_once_it_has_begun(
+    scripted_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    session = scripted_session(sleep=gate.sleep)
+    widget = Playground(session, prompt="Say hello")
+    started = widget.run()
+    gate.let(2)
+    widget.tick()
+    figures = widget._figures
+    looks: list[int] = []
+    assert started.handle is not None
+    read = started.handle.events_after
+    monkeypatch.setattr(started.handle, "events_after", lambda seen: looks.append(seen) or read(seen))
+    monkeypatch.setattr(Session, "steps", property(lambda session: pytest.fail("all steps were read again")))
+    widget.tick()
+    assert looks == [2]
+    assert widget._figures["queued_ns"] == figures["queued_ns"]
+    assert widget._figures["decode_ns"] > figures["decode_ns"]
+    monkeypatch.undo()
+    gate.open()
+    record = started.result(WAIT).record
+    assert figures["prefill_ns"] == record.first_token_ns - record.started_ns
+
+
+def test_what_failed_lasts_no_longer(scripted_session: Callable[..., Session]) -> None:
+    widget = Playground(scripted_session(Script(fail_at_step=3, step_ns=lambda tokens: 0)), prompt="Say hello")
+    with pytest.raises(InferError):
+        widget.run().result(WAIT)
+    before = dict(widget._figures)
+    widget.tick()
+    assert widget.state == "failed"
+    assert widget._figures == before
+    assert before["output_tokens"] > 0
 
 
 def test_a_flood_sends_a_message_a_tick_and_the_whole_text(
@@ -298,6 +391,7 @@ def test_what_is_sent_is_json_without_a_number_that_is_none(session: Session) ->
             {"stop": ["\n\n", "-5", "--seed", '"', "\\", ";"]},
         ),
         ("%%infer --seed 1\n>>> x", "two\nlines; \t é 😀 \u2028 \x85 \x0c \x00", {"seed": -1, "ignore_eos": True}),
+        ("Hi", "", {"seed": 1, "logprobs": 5}),
         ("{name} --- ;", "-x", {"top_p": 1e-05, "top_k": -1, "temperature": 1.5, "stop": ["😀", "a b"]}),
     ],
 )

@@ -54,6 +54,8 @@ export interface NumberOptions {
   /** What an empty field means. */
   unset: string;
   whole?: boolean;
+  /** Whether a number, or none, can be used; one that cannot is marked and not taken. */
+  fits?: (value: number | null) => boolean;
   min?: number;
   step?: number;
   /** A slider beside it, from `min` to here, and where it stands when nothing is set. */
@@ -71,7 +73,7 @@ export function numberIn(text: string, whole = false): number | null | undefined
 
 /** A number that may be left out. */
 export function numberField(options: NumberOptions, bound: Binding<number | null>): Field {
-  const { label, title, unset, whole = false, min, step, slider } = options;
+  const { label, title, unset, whole = false, fits = () => true, min, step, slider } = options;
   const input = h("input", { type: "text", inputmode: whole ? "numeric" : "decimal", placeholder: unset, size: 7 });
   let range: HTMLInputElement | undefined;
   let wrong = false;
@@ -87,9 +89,9 @@ export function numberField(options: NumberOptions, bound: Binding<number | null
   };
   const take = (text: string) => {
     const value = numberIn(text, whole);
-    wrong = value === undefined;
+    wrong = value === undefined || !fits(value);
     setAttributes(input, { "aria-invalid": wrong && "true" });
-    if (value !== undefined) {
+    if (value !== undefined && !wrong) {
       bound.set(value);
     }
   };
@@ -119,6 +121,83 @@ export function numberField(options: NumberOptions, bound: Binding<number | null
   });
   range = made;
   return { element: labelled(label, title, input, "number", made), draw };
+}
+
+/** A number that cannot be left out: whole ones from `min` to `max`, or any above 0. */
+export function neededField(
+  options: Omit<NumberOptions, "unset" | "fits"> & { max?: number },
+  bound: Binding<number>,
+): Field {
+  const { whole = false, min = 0, max = Number.POSITIVE_INFINITY } = options;
+  const fits = (value: number | null) => value !== null && value <= max && (whole ? value >= min : value > min);
+  return numberField(
+    { ...options, unset: "", fits },
+    {
+      get: bound.get,
+      set(value) {
+        if (value !== null) {
+          bound.set(value);
+        }
+      },
+    },
+  );
+}
+
+/** One of some texts. */
+export function choiceField(
+  label: string,
+  title: string,
+  bound: Binding<string>,
+  choices: readonly (readonly [value: string, name: string])[],
+): Field {
+  const input = h("select", {}, ...choices.map(([value, name]) => h("option", { value }, name)));
+  input.addEventListener("change", () => bound.set(input.value));
+  return {
+    element: labelled(label, title, input, "choice"),
+    draw: () => {
+      input.value = bound.get();
+    },
+  };
+}
+
+/** Whole numbers from `min` to `max` with commas or spaces between them; undefined if there is anything else, or nothing. */
+export function numbersIn(text: string, min: number, max: number): number[] | undefined {
+  const numbers = text
+    .split(/[\s,;]+/)
+    .filter(Boolean)
+    .map(Number);
+  const fit = numbers.every((value) => Number.isInteger(value) && value >= min && value <= max);
+  return numbers.length && fit ? numbers : undefined;
+}
+
+/** A list of whole numbers. */
+export function numbersField(
+  label: string,
+  title: string,
+  bound: Binding<number[]>,
+  [min, max]: readonly [number, number],
+): Field {
+  const input = h("input", { type: "text", spellcheck: "false", size: 18 });
+  const draw = () => {
+    if (JSON.stringify(numbersIn(input.value, min, max)) !== JSON.stringify(bound.get())) {
+      input.value = bound.get().join(", ");
+    }
+  };
+  let wrong = false;
+  input.addEventListener("input", () => {
+    const numbers = numbersIn(input.value, min, max);
+    wrong = numbers === undefined;
+    setAttributes(input, { "aria-invalid": wrong && "true" });
+    if (numbers) {
+      bound.set(numbers);
+    }
+  });
+  input.addEventListener("change", () => {
+    wrong = false; // what are no such numbers is not kept
+    setAttributes(input, { "aria-invalid": false });
+    draw();
+  });
+  return { element: labelled(label, title, input, "numbers"), draw: () => wrong || draw() };
 }
 
 /** Something that is on or off. */

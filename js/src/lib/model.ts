@@ -12,6 +12,13 @@ export interface Model<T extends object = State> {
   on(event: string, listener: Listener): void;
   off(event: string, listener: Listener): void;
   send(content: unknown): void;
+  widget_manager?: Kernel["widget_manager"];
+}
+
+/** As much of a model as tells of its kernel; anywidget hands on the manager of ipywidgets where that is the host. */
+export interface Kernel extends Pick<Model, "on" | "off"> {
+  get(name: never): unknown;
+  widget_manager?: { get_model?(id: string): Promise<{ comm_live?: boolean } | undefined> } | undefined;
 }
 
 export interface Host<T extends object = State> {
@@ -57,14 +64,27 @@ export function follow<T extends object>(
   draw();
 }
 
-/** Tell when the kernel behind a view has gone. A new kernel brings new models and views, so there is no way back. */
-export function onKernelGone(
-  model: { on: Model["on"]; off: Model["off"] },
-  tell: () => void,
-  cleanUps: CleanUp[],
-): void {
-  // ipywidgets says so to its models; a view's model is live when it is made, so this can only be its end.
+/**
+ * Tell when the kernel behind a view has gone, or that there never was one, because its model came out of a file.
+ * A new kernel brings new models and views, so there is no way back.
+ */
+export function onKernelGone(model: Kernel, tell: () => void, cleanUps: CleanUp[]): void {
+  // ipywidgets says so to its models; where one was live when it was made, this can only be its end.
   listen(model, "comm_live_update", tell, cleanUps);
+  const id = model.get("_id" as never);
+  if (typeof id === "string" && id && typeof model.widget_manager?.get_model === "function") {
+    let there = true;
+    cleanUps.push(() => {
+      there = false;
+    });
+    const look = async () => {
+      const own = await model.widget_manager?.get_model?.(id);
+      if (there && own?.comm_live === false) {
+        tell();
+      }
+    };
+    look().catch(() => {}); // a host that keeps its models to itself
+  }
 }
 
 /** One function that runs all clean-ups, the last one first, and only once. */

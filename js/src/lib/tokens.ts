@@ -1,7 +1,10 @@
-// An answer token by token: each shaded by how long it was waited for, and what is known of it on hovering or by arrow keys.
+// An answer token by token: each shaded by how long it was waited for or how likely it was, and what is known of it on
+// hovering or by arrow keys.
 
-import { h, setText } from "./dom";
+import { h, setAttributes, setText } from "./dom";
 import { formatCount, formatNs, type Known } from "./format";
+import { ODDS_NAMES, type Odds, oddsLevel, oddsLines, WHOSE } from "./odds";
+import { type Shade, shadeKey } from "./shade";
 
 /** What an engine step gave: text, µs since the first token, index of the step, number of tokens. */
 export type Entry = readonly [text: string, sinceUs: number, step: number, tokens: number];
@@ -23,30 +26,46 @@ export function level(gapUs: number | null): number | null {
   return found < 0 ? LEVELS_US.length : found;
 }
 
+const NO_ODDS = "This answer has none: set Alternatives, and run again";
+
 interface Token {
   entry: Entry;
+  odds: Odds;
   gapUs: number | null;
   number: number;
 }
 
 export interface TokenView {
   element: HTMLElement;
-  /** Show the answer of a run: only what is new is drawn, and the end stays in sight of who is there. */
-  show(run: number, entries: readonly Entry[], ttftNs: Known): void;
+  /**
+   * Show the answer of a run: only what is new is drawn, and the end stays in sight of who is there. `odds` has how
+   * likely the tokens of each entry were, or nothing if that was not asked for; then the shades tell the waits.
+   */
+  show(run: number, entries: readonly Entry[], ttftNs: Known, odds?: readonly Odds[], shade?: Shade): void;
 }
 
-export function tokenView(label: string): TokenView {
+/** `choose` is called with what the shades are to tell, `refuse` with why they cannot. */
+export function tokenView(
+  label: string,
+  choose: (shade: Shade) => void = () => {},
+  refuse: (reason: string) => void = () => {},
+): TokenView {
   const older = h("span");
   const shaded = h("span");
   const text = h("div", { class: "ji-answer", role: "region", tabindex: 0, "aria-label": label }, older, shaded);
   const detail = h("div", { class: "ji-detail", "aria-live": "polite" });
-  const key = h("div", { class: "ji-key", "aria-hidden": "true" }, h("span", {}, "waited"));
-  LEVEL_NAMES.forEach((name, at) => {
-    key.append(h("span", { class: "ji-item" }, h("span", { class: "ji-swatch", "data-level": at }), name));
-  });
+  const likely = h("div", { class: "ji-odds", "aria-live": "polite", title: WHOSE });
+  const key = shadeKey(
+    {
+      itl: ["How long each token was waited for", "waited", LEVEL_NAMES],
+      logprob: ["How likely each token was", "probability", ODDS_NAMES],
+    },
+    choose,
+    refuse,
+  );
   const hint = "Point at a token, or use ← → in the answer, for its time, step and ITL.";
   setText(detail, hint);
-  const element = h("div", { class: "ji-tokens" }, text, h("div", { class: "ji-below" }, detail, key));
+  const element = h("div", { class: "ji-tokens" }, text, h("div", { class: "ji-below" }, detail, key.element), likely);
 
   let shown = 0;
   let tokens: Token[] = [];
@@ -54,25 +73,28 @@ export function tokenView(label: string): TokenView {
   let counted = 0;
   let ttft: Known = null;
   let chosen: HTMLElement | null = null;
+  let by: Shade = "itl";
 
-  const choose = (span: HTMLElement | null) => {
+  const point = (span: HTMLElement | null) => {
     chosen?.removeAttribute("data-on");
     chosen = span;
     chosen?.setAttribute("data-on", "");
     const token = span ? tokens[Number(span.dataset.at)] : undefined;
     setText(detail, token ? describe(token, ttft) : hint);
+    likely.replaceChildren(...oddsLines(token?.odds ?? []));
+    likely.style.minHeight = `${likely.offsetHeight}px`; // what is below stays where it is, from token to token
   };
   text.addEventListener("mouseover", (event) => {
     const span = (event.target as HTMLElement).closest<HTMLElement>("[data-at]");
     if (span) {
-      choose(span);
+      point(span);
     }
   });
   text.addEventListener("keydown", (event) => {
     const spans = shaded.children;
     const goTo = (span: Element | null | undefined) => {
       if (span) {
-        choose(span as HTMLElement);
+        point(span as HTMLElement);
         span.scrollIntoView?.({ block: "nearest" });
       }
       event.preventDefault();
@@ -86,7 +108,7 @@ export function tokenView(label: string): TokenView {
     } else if (event.key === "End") {
       goTo(spans[spans.length - 1]);
     } else if (event.key === "Escape") {
-      choose(null);
+      point(null);
     }
   });
 
@@ -97,42 +119,52 @@ export function tokenView(label: string): TokenView {
     counted = 0;
     older.replaceChildren();
     shaded.replaceChildren();
-    choose(null);
+    likely.style.minHeight = "";
+    point(null);
   };
 
-  const take = (entry: Entry): Token => {
+  const take = (entry: Entry, odds: Odds): Token => {
     const [, sinceUs, , count] = entry;
     const gapUs = count > 0 && lastUs !== null ? sinceUs - lastUs : null;
     lastUs = count > 0 ? sinceUs : lastUs;
     counted += count;
-    return { entry, gapUs, number: counted };
+    return { entry, odds, gapUs, number: counted };
   };
 
   return {
     element,
-    show(run, entries, ttftNs) {
+    show(run, entries, ttftNs, odds = [], shade = "itl") {
       ttft = ttftNs;
       if (run !== shown || entries.length < tokens.length) {
         reset(run);
+      }
+      const now = odds.length ? shade : "itl";
+      key.set(now, odds.length ? "" : NO_ODDS);
+      if (now !== by) {
+        by = now;
+        for (const span of shaded.querySelectorAll<HTMLElement>("[data-at]")) {
+          const token = tokens[Number(span.dataset.at)];
+          setAttributes(span, { "data-level": token ? levelOf(token, by) : null });
+        }
       }
       const begin = tokens.length;
       if (entries.length === begin) {
         return;
       }
       const atEnd = text.scrollHeight - text.scrollTop - text.clientHeight < 30;
-      tokens = tokens.concat(entries.slice(begin).map(take));
+      tokens = tokens.concat(entries.slice(begin).map((entry, at) => take(entry, odds[begin + at] ?? [])));
       const from = Math.max(begin, tokens.length - SPANS);
       if (from > begin) {
         // Too many at once: those in sight so far, and the first of the new ones, become text.
         plain(shaded, older, shaded.children.length);
         older.append(textOf(tokens.slice(begin, from)));
       }
-      shaded.append(...tokens.slice(from).flatMap((token, at) => spanOf(token, from + at)));
+      shaded.append(...tokens.slice(from).flatMap((token, at) => spanOf(token, from + at, by)));
       if (shaded.children.length > SPANS) {
         plain(shaded, older, shaded.children.length - SPANS / 2);
       }
       if (chosen && !chosen.isConnected) {
-        choose(null);
+        point(null);
       }
       if (atEnd) {
         text.scrollTop = text.scrollHeight;
@@ -141,9 +173,13 @@ export function tokenView(label: string): TokenView {
   };
 }
 
-function spanOf({ entry, gapUs }: Token, at: number): HTMLElement[] {
-  const [text] = entry;
-  return text ? [h("span", { class: "ji-token", "data-at": at, "data-level": level(gapUs) }, text)] : [];
+function levelOf({ gapUs, odds }: Token, by: Shade): number | null {
+  return by === "itl" ? level(gapUs) : oddsLevel(odds);
+}
+
+function spanOf(token: Token, at: number, by: Shade): HTMLElement[] {
+  const [text] = token.entry;
+  return text ? [h("span", { class: "ji-token", "data-at": at, "data-level": levelOf(token, by) }, text)] : [];
 }
 
 function textOf(tokens: readonly Token[]): string {

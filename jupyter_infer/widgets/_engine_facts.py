@@ -16,7 +16,7 @@ def engine_facts(session: Session, status: Status) -> list[list[str]]:
         return [["model", session.model], ["engine", after]]
     device = info.device if info.dtype in ("", "none") else f"{info.device}, {info.dtype}"
     return [
-        ["model", f"{info.model}{' (replay)' if info.is_replay else ''}"],
+        ["model", info.model],
         ["engine", info.engine],
         ["device", device],
         ["context", f"{format_count(info.max_model_len)} tokens"],

@@ -1,0 +1,190 @@
+"""A run of a batch lab: one workload after another, asked of the engine within limits that can be changed meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jupyter_infer.errors import InferError, PromptError
+from jupyter_infer.handle import RequestHandle
+from jupyter_infer.records import EngineInfo
+from jupyter_infer.result import Refused
+from jupyter_infer.results import Results
+from jupyter_infer.session import Session
+from jupyter_infer.widgets._job import Job
+from jupyter_infer.widgets._lab_workload import Workload
+
+__all__ = ["Asked", "LabRun"]
+
+SAMPLING: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True, "template": False}
+"""Every answer has the length that was asked for, and costs what any text of its length does."""
+WARM_UPS = tuple(Workload(count, prompt_tokens=16, output_tokens=4) for count in (8, 4, 1))
+"""Asked once a load: its first steps pay for more than later ones, and a fit needs steps of different sizes."""
+
+
+class Asked:
+    """A workload on its way: its requests as they arrive."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.begun_ns = time.monotonic_ns()
+        """When the first request was due."""
+        self.handles: list[RequestHandle | Refused] = []
+        """Those that have arrived, in order."""
+        self.arrived_ns: list[int] = []
+        """About when, until a record says it exactly."""
+
+    def take(self, handle: RequestHandle | Refused) -> None:
+        """Take a request that has arrived."""
+        self.arrived_ns.append(time.monotonic_ns())
+        self.handles.append(handle)
+
+    def cancel(self) -> None:
+        """Stop all that have arrived."""
+        for handle in self.handles:
+            if isinstance(handle, RequestHandle):
+                handle.cancel()
+
+    def results(self) -> Results:
+        """Wait for all and return what they gave."""
+        return Results([h if isinstance(h, Refused) else h.result() for h in self.handles])
+
+
+class LabRun(Job[list[Results]]):
+    """What `BatchLab.run` and `BatchLab.sweep` return. It goes on by itself, and loads the model if need be.
+
+    Parameters
+    ----------
+    number
+        Which run of its lab it is, from 1 on.
+    session
+        The session that is asked.
+    workloads
+        What is asked, one after another.
+    limits
+        Returns the scheduler's limits as they are wanted, by the names of `Session.set_limits`.
+    measured
+        Called on the run's thread with what each workload gave.
+    ended
+        Called once, on the run's own thread, when it is over.
+    sweep
+        Whether it is a sweep, in which a workload that did not come to its end is not counted.
+    warm
+        The engine that an earlier run warmed up; another one is first.
+    """
+
+    kind = "lab"
+
+    def __init__(
+        self,
+        number: int,
+        session: Session,
+        workloads: Sequence[Workload],
+        *,
+        limits: Callable[[], Mapping[str, int | None]] = dict,
+        measured: Callable[[LabRun, Results], object] = lambda run, results: None,
+        ended: Callable[[LabRun], object] = lambda run: None,
+        sweep: bool = False,
+        warm: EngineInfo | None = None,
+    ) -> None:
+        super().__init__(number, session, ended)
+        self.workloads, self.is_sweep = tuple(workloads), sweep
+        self.warm = warm
+        """The engine that is warmed up."""
+        self.asked: Asked | None = None
+        """The workload that is being asked, or was asked last."""
+        self.bandwidth: float | None = None
+        """Bytes a second at which this machine reads memory, once it was measured."""
+        self.measured = 0
+        """Workloads that are over."""
+        self._limits, self._tell = limits, measured
+        self._limiting = threading.Lock()
+        self._limited = False  # whether the engine has the lab's limits, and not those of its load
+
+    def cancel(self) -> None:
+        """Stop it; what was answered is kept. A model that it waits for loads on, and the next run uses it."""
+        super().cancel()
+        if (asked := self.asked) is not None:
+            asked.cancel()
+
+    def limit(self) -> None:
+        """Give the scheduler the limits that are wanted now, if the run has a model and is not over."""
+        with self._limiting:
+            if self._limited:
+                self.session.set_limits(**self._limits())
+
+    @property
+    def state(self) -> str:
+        """What it does: ``"loading"``, ``"running"``, ``"done"``, ``"stopped"`` or ``"failed"``."""
+        if not self.done:
+            return "loading" if self.asked is None else "running"
+        if self.error is not None and not self.stopping:
+            return "failed"
+        return "stopped" if self.stopping or any(map(_aborted, self.kept or ())) else "done"
+
+    def _work(self) -> list[Results]:
+        self.session.load(progress=self._loads)
+        self._limited = True
+        try:
+            self.limit()
+            self.bandwidth = self.session.bandwidth()
+            self._warm_up()
+            found = []
+            for workload in self.workloads:
+                if self.stopping:
+                    break
+                results = self._ask(workload)
+                if self.stopping and not results.done:
+                    break
+                if not results.done:
+                    raise next(item.error for item in results if isinstance(item, Refused))
+                found.append(results)
+                if self.is_sweep and (self.stopping or _aborted(results)):  # a point is whole or not there
+                    break
+                self.measured += 1
+                self._tell(self, results)
+            return found
+        finally:
+            with self._limiting, contextlib.suppress(InferError):  # or the engine went, and its limits with it
+                self._limited = False
+                self.session.set_limits()
+
+    def _warm_up(self) -> None:
+        """Ask what is not counted, unless this engine was asked before, or computes nothing."""
+        info = self.session.info
+        if self.bandwidth is None or info == self.warm:
+            return
+        for workload in WARM_UPS:
+            if not self.stopping:
+                self._ask(workload)
+        self.warm = info
+
+    def _ask(self, workload: Workload) -> Results:
+        """Ask a workload as its requests arrive, and wait for its end."""
+        prompts = workload.prompts(lambda text: len(self.session.tokens(text)))
+        asked = self.asked = Asked(workload)
+        if workload.arrivals == "at once":
+            for handle in self.session.submit_batch(prompts, max_tokens=workload.output_tokens, **SAMPLING):
+                asked.take(handle)
+        else:
+            for prompt, due_ns in zip(prompts, workload.due_ns(), strict=True):
+                if self._stopped.wait(max(0.0, (asked.begun_ns + due_ns - time.monotonic_ns()) / 1e9)):
+                    break
+                asked.take(self._submit(prompt, workload))
+        if self.stopping:  # meanwhile
+            asked.cancel()
+        return asked.results()
+
+    def _submit(self, prompt: str, workload: Workload) -> RequestHandle | Refused:
+        try:
+            return self.session.submit(prompt, max_tokens=workload.output_tokens, **SAMPLING)
+        except PromptError as error:
+            return Refused(prompt, error)
+
+
+def _aborted(results: Results) -> bool:
+    """Whether somebody ended a request: the lab, a cell or an unload."""
+    return any("abort" in result.finish_reason for result in results.done)

@@ -1,0 +1,433 @@
+"""Batches: requests that arrive as one likes, limits changed while they run, and a sweep over their number."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import traitlets
+
+from jupyter_infer.bottleneck import bottleneck
+from jupyter_infer.charts.labels import one_line as in_one_line
+from jupyter_infer.errors import ConfigError, EngineBusy, InferError
+from jupyter_infer.records import EngineInfo
+from jupyter_infer.results import Results
+from jupyter_infer.session import Session
+from jupyter_infer.widgets._base import InferWidget
+from jupyter_infer.widgets._engine_facts import engine_facts
+from jupyter_infer.widgets._job_words import error_line, stage_line
+from jupyter_infer.widgets._lab_charts import CHARTS, ChartPlace
+from jupyter_infer.widgets._lab_figures import (
+    NO_FIGURES,
+    Point,
+    final_figures,
+    knee,
+    live_figures,
+    points_of,
+    why,
+)
+from jupyter_infer.widgets._lab_run import LabRun
+from jupyter_infer.widgets._lab_trace import LabTrace
+from jupyter_infer.widgets._lab_words import asked_line, card_html
+from jupyter_infer.widgets._lab_workload import ARRIVALS, Workload
+from jupyter_infer.widgets._messages import one_line
+from jupyter_infer.widgets._ticker import TICKER
+
+__all__ = ["MOST_REQUESTS", "BatchLab"]
+
+MOST_REQUESTS = 64
+"""Requests of a batch at most."""
+LIMITS = ("max_num_seqs", "max_num_batched_tokens")
+ASKED = ("requests", "prompt_tokens", "output_tokens", "arrivals", "interval_s", "seed", "shared_prefix")
+FIELDS = (*ASKED, *LIMITS, "sizes")
+"""The traits that say what is asked."""
+
+
+class BatchLab(InferWidget):
+    """Run requests together, change the scheduler's limits while they run, and see each step.
+
+    All that can be done on the page can be done from Python: ``lab.requests = 16; lab.run(); lab.max_num_seqs = 4;
+    lab.result; lab.sweep(); lab.points``. A model loads with the first run, which also asks three small batches that
+    are not counted, because the first steps after a load pay for more than later ones. One run goes on at a time;
+    another one is refused until it is over or stopped. The two limits hold while a run of the lab goes on, for all that
+    the engine does; afterwards it has those of its load again.
+
+    Parameters
+    ----------
+    session
+        The session that is asked; the one that cells share if left out.
+    **traits
+        Values of its traits.
+    """
+
+    front_end: ClassVar[str] = "batch_lab"
+
+    requests: int = traitlets.Int(8, min=1, max=MOST_REQUESTS).tag(sync=True)
+    """Requests of a batch (int from 1 to 64, default 8)."""
+    prompt_tokens: int = traitlets.Int(64, min=1).tag(sync=True)
+    """Length of each prompt in tokens (int, default 64)."""
+    output_tokens: int = traitlets.Int(32, min=1).tag(sync=True)
+    """Length of each answer in tokens, which the model's own end does not shorten (int, default 32)."""
+    arrivals: str = traitlets.Enum(ARRIVALS, default_value=ARRIVALS[0]).tag(sync=True)
+    """How requests arrive (str): ``"at once"``, ``"staggered"`` or ``"poisson"``; default ``"at once"``."""
+    interval_s: float = traitlets.Float(0.25).tag(sync=True)
+    """Seconds between two arrivals, or their mean of a Poisson process (float above 0, default 0.25)."""
+    seed: int = traitlets.Int(0).tag(sync=True)
+    """Seed of the Poisson process (int, default 0)."""
+    shared_prefix: bool = traitlets.Bool(False).tag(sync=True)
+    """Whether all prompts of a batch begin alike (bool, default False)."""
+    max_num_seqs: int | None = traitlets.Int(None, allow_none=True, min=1).tag(sync=True)
+    """Requests in the running batch at most, changed live in a run (int or None, default None: as loaded)."""
+    max_num_batched_tokens: int | None = traitlets.Int(None, allow_none=True, min=1).tag(sync=True)
+    """Token budget of a step, changed live in a run (int or None, default None: as loaded)."""
+    sizes: list[int] = traitlets.List(traitlets.Int(min=1, max=MOST_REQUESTS)).tag(sync=True)
+    """Numbers of requests that a sweep goes through (list of int, default 1, 2, 4, 8, 16, 32)."""
+    chart: str = traitlets.Enum(CHARTS, default_value=CHARTS[0]).tag(sync=True)
+    """The chart below the lab once a run is over (str, one of those of `Result.chart` for one run; default "steps")."""
+    state: str = traitlets.Unicode("idle").tag(sync=True)
+    """What it does (str), set by itself: ``"idle"``, ``"loading"``, ``"running"``, ``"done"``, ``"stopped"`` or
+    ``"failed"``; default ``"idle"``."""
+    error: str = traitlets.Unicode().tag(sync=True)
+    """Why the last run gave nothing, in one line (str), set by itself; default empty."""
+
+    _engine = traitlets.List().tag(sync=True)  # pairs of label and value
+    _stage = traitlets.Unicode().tag(sync=True)
+    _progress = traitlets.Unicode().tag(sync=True)
+    _bounds = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
+    _charts = traitlets.List().tag(sync=True)
+    _shown_run = traitlets.Int(0).tag(sync=True)  # whose lanes and steps the next ones are
+    _lanes = traitlets.List().tag(sync=True)
+    _settled = traitlets.List().tag(sync=True)
+    _recent = traitlets.List().tag(sync=True)
+    _latest = traitlets.List().tag(sync=True)
+    _forgotten = traitlets.Bool(False).tag(sync=True)
+    _figures = traitlets.Dict().tag(sync=True)
+    _limit = traitlets.Unicode().tag(sync=True)
+    _shares = traitlets.Dict().tag(sync=True)
+    _points = traitlets.List().tag(sync=True)
+    _knee = traitlets.Int(None, allow_none=True).tag(sync=True)
+    _status = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, session: Session | None = None, **traits: Any) -> None:
+        self._looking = threading.RLock()
+        self._run: LabRun | None = None
+        self._trace: LabTrace | None = None
+        self._count = self._traces = 0
+        self._measured: list[Results] = []
+        self._swept: list[Results] = []
+        self._engine_seen: object = None
+        self._warm: EngineInfo | None = None
+        self._below = ChartPlace()
+        super().__init__(session=session, **traits)
+        self.tick()
+
+    @traitlets.default("sizes")
+    def _default_sizes(self) -> list[int]:
+        return [1, 2, 4, 8, 16, 32]
+
+    @traitlets.default("_figures")
+    def _no_figures(self) -> Mapping[str, Any]:
+        return dict(NO_FIGURES)
+
+    # What a script uses.
+
+    @property
+    def workload(self) -> Workload:
+        """What a run asks, as it is set."""
+        return Workload(**{name: getattr(self, name) for name in ASKED})
+
+    def run(self) -> LabRun:
+        """Ask a batch, and return the run at once; it loads the model first if need be, and tells errors in `result()`.
+
+        Raises
+        ------
+        EngineBusy
+            If a run of this lab goes on.
+        """
+        return self._begin([self.workload])
+
+    def sweep(self) -> LabRun:
+        """Ask a batch of each of the `sizes`, one after another, and return the run at once; `points` grow meanwhile.
+
+        Raises
+        ------
+        EngineBusy
+            If a run of this lab goes on.
+        ConfigError
+            If there are no sizes.
+        """
+        if not self.sizes:
+            raise ConfigError("a sweep needs sizes: lab.sizes = [1, 2, 4, 8]")
+        values = {name: getattr(self, name) for name in ASKED}
+        return self._begin([Workload(**{**values, "requests": size}) for size in dict.fromkeys(self.sizes)], sweep=True)
+
+    def stop(self) -> bool:
+        """Stop the run; what was answered is kept. Return whether one went on."""
+        run = self._run
+        if run is None or run.done:
+            return False
+        run.cancel()
+        return True
+
+    def clear(self) -> None:
+        """Take what was run away; what is asked stays.
+
+        Raises
+        ------
+        EngineBusy
+            If a run goes on.
+        """
+        with self._looking:
+            self._check_idle("clear it")
+            self._run = self._trace = None
+            self._measured, self._swept = [], []
+            self.push(
+                state="idle",
+                error="",
+                _stage="",
+                _progress="",
+                _charts=[],
+                _points=[],
+                _knee=None,
+                **self._nothing_shown(),
+            )
+            self._below.clear()
+        self.refresh()
+
+    @property
+    def result(self) -> Results | None:
+        """What the last batch gave, or None if there is none yet."""
+        measured = self._measured
+        return measured[-1] if measured else None
+
+    @property
+    def results(self) -> list[Results]:
+        """What the batches of the last run gave: one of a run, one a size of a sweep."""
+        return list(self._measured)
+
+    @property
+    def points(self) -> list[Point]:
+        """The points of the last sweep, by number of requests: throughput, latencies, cost, and what limited each."""
+        return list(self._points)
+
+    # What a widget is made of.
+
+    def handle(self, kind: str, payload: dict[str, Any]) -> Mapping[str, Any] | None:
+        """Answer ``run``, ``sweep``, ``stop``, ``clear``, ``limits`` and ``chart``."""
+        if kind in ("run", "sweep"):
+            self._take(payload, FIELDS)
+            return {"number": (self.run() if kind == "run" else self.sweep()).number}
+        if kind == "stop":
+            return {"stopped": self.stop()}
+        if kind == "clear":
+            self.clear()
+            return None
+        if kind == "limits":
+            self._take(payload, LIMITS)
+            return {name: getattr(self, name) for name in LIMITS}
+        if kind == "chart":
+            self._take({"chart": payload.get("kind")}, ("chart",))
+            return None
+        return super().handle(kind, payload)
+
+    def tick(self) -> bool:
+        """Look at the run and the engine, and send what has changed."""
+        with self._looking:
+            run = self._run
+            going_on = run is not None and not run.done  # first: nothing comes after the end
+            values: dict[str, Any] = {} if run is None else self._of_run(run)
+            status = self.session.status()
+            seen = (id(self.session), status.state == "loading", status.info)
+            if seen != self._engine_seen:
+                values["_engine"], self._engine_seen = engine_facts(self.session, status), seen
+                values["_bounds"] = (
+                    None
+                    if status.info is None
+                    else {
+                        "max_num_seqs": status.info.max_num_seqs,
+                        "max_num_batched_tokens": status.info.max_num_batched_tokens,
+                        "block_size": status.info.block_size,
+                        "kv_blocks_total": status.info.kv_blocks_total,
+                    }
+                )
+            self.push(**values)
+        return going_on
+
+    def summary(self) -> str:
+        """Return the lab in a line: the last run's status, or what would be asked."""
+        return in_one_line(f"Batch lab · {self._status or self.error or asked_line(self.workload)}")
+
+    def static_html(self) -> str:
+        """Return what is asked, what came of it and the points of a sweep on a card."""
+        card = card_html(self.summary(), self.workload, self._figures, self._limit, self._points)
+        return card + self._below.html
+
+    def _ipython_display_(self) -> None:
+        super()._ipython_display_()
+        self._below.show()  # below it: a chart of Plotly needs the host's own renderer
+
+    # How.
+
+    def _begin(self, workloads: list[Workload], *, sweep: bool = False) -> LabRun:
+        with self._looking:
+            self._check_idle("run again")
+            self._count += 1
+            self._trace, self._measured = None, []
+            if sweep:
+                self._swept = []
+            self.push(_charts=[], **({"_points": [], "_knee": None} if sweep else {}))
+            run = LabRun(
+                self._count,
+                self.session,
+                workloads,
+                limits=lambda: {name: getattr(self, name) for name in LIMITS},
+                measured=self._take_in,
+                ended=self._ended,
+                sweep=sweep,
+                warm=self._warm,
+            )
+            self._run = run.begin()
+            self.tick()
+        if self.shown:
+            TICKER.add(self)  # it may rest
+        return run
+
+    def _check_idle(self, what: str) -> None:
+        if self._run is not None and not self._run.done:
+            raise EngineBusy(f"run {self._run.number} of this lab goes on; stop it, or wait, to {what}")
+
+    def _take(self, payload: Mapping[str, Any], names: tuple[str, ...]) -> None:
+        """Set the fields as a view has them: what it set last may still be on its way."""
+        try:
+            with self.hold_trait_notifications():
+                for name in names:
+                    if name in payload:
+                        setattr(self, name, payload[name])
+        except traitlets.TraitError as error:
+            raise ConfigError(one_line(error).partition(": ")[2]) from None
+
+    def _of_run(self, run: LabRun) -> dict[str, Any]:
+        """Return the traits that show a run."""
+        over = run.done
+        state = run.state
+        values: dict[str, Any] = {
+            "state": state,
+            "_stage": stage_line(run) if state == "loading" else "",
+            "_progress": self._progress_line(run),
+            "error": "" if run.error is None else error_line(run.error),
+        }
+        asked, info = run.asked, self.session.info
+        if asked is None:
+            return values | self._nothing_shown()
+        if self._trace is None or self._trace.asked is not asked:
+            if info is None:
+                return values
+            self._traces += 1
+            self._trace = LabTrace(asked, info)
+        trace = self._trace
+        trace.follow(self.session.steps)
+        settled, recent, latest = trace.steps.parts
+        values |= {
+            "_shown_run": self._traces,
+            "_lanes": trace.lane_entries(),
+            "_settled": settled,
+            "_recent": recent,
+            "_latest": latest,
+            "_forgotten": trace.steps.forgotten > 0,
+        }
+        if info is not None and not over and any(lane.end_ns is None for lane in trace.lanes):
+            figures = live_figures(trace, info, self.session.price, time.monotonic_ns())
+            values |= {"_figures": dict(figures), "_limit": "", "_shares": {}, "_status": ""}
+        return values
+
+    def _nothing_shown(self) -> dict[str, Any]:
+        return {
+            "_shown_run": 0,
+            "_lanes": [],
+            "_settled": [],
+            "_recent": [],
+            "_latest": [],
+            "_forgotten": False,
+            "_figures": dict(NO_FIGURES),
+            "_limit": "",
+            "_shares": {},
+            "_status": "",
+        }
+
+    def _progress_line(self, run: LabRun) -> str:
+        asked, count = run.asked, len(run.workloads)
+        if run.done:
+            return f"sweep: {run.measured} of {count} sizes" if run.is_sweep and run.measured < count else ""
+        if asked is None:
+            return ""
+        if asked.workload not in run.workloads:
+            return "warming up; not counted"
+        if not run.is_sweep:
+            return ""
+        requests = asked.workload.requests
+        said = "1 request" if requests == 1 else f"{requests} requests"
+        return f"sweep: {said}, {run.workloads.index(asked.workload) + 1} of {count}"
+
+    def _take_in(self, run: LabRun, results: Results) -> None:
+        """Show what a workload gave; called on the run's thread."""
+        limit = bottleneck(results.run, bandwidth=run.bandwidth)
+        values: dict[str, Any] = {
+            "_figures": dict(final_figures(results, self.session.price)),
+            "_limit": why(results.run, limit),
+            "_shares": limit.shares if limit else {},
+            "_status": results.status,
+        }
+        with self._looking:
+            self._measured = [*self._measured, results]
+            if run.is_sweep:
+                self._swept = [*self._swept, results]
+                points = points_of(self._swept, self.session.price, run.bandwidth)
+                values |= {"_points": points, "_knee": knee(points)}
+            self.tick()
+            self.push(**values)
+
+    def _ended(self, run: LabRun) -> None:
+        """Show the end of a run; called on the run's thread."""
+        with self._looking:
+            self._warm = run.warm
+            self.tick()
+            self.push(_charts=list(CHARTS) if self._measured else [])
+        self._draw()
+        self.refresh()
+
+    def _draw(self) -> None:
+        """Draw the chart below; of a sweep, of its last batch."""
+        if (results := self.result) is not None and self._charts:
+            self._below.draw(results, self.chart)
+
+    @traitlets.validate("interval_s")
+    def _check_interval(self, proposal: Mapping[str, Any]) -> float:
+        value: float = proposal["value"]
+        if not 0 < value <= 3600:
+            raise traitlets.TraitError(f"interval_s: seconds above 0, up to an hour; got {value!r}")
+        return value
+
+    @traitlets.validate(*LIMITS)
+    def _check_limit(self, proposal: Mapping[str, Any]) -> int | None:
+        value, name = proposal["value"], proposal["trait"].name
+        most = None if (info := self.session.info) is None else getattr(info, name)
+        if value is not None and most is not None and value > most:
+            raise traitlets.TraitError(
+                f"{name}: at most {most:,}, which was loaded; for more, type %infer load --{name.replace('_', '-')} N"
+            )
+        return int(value) if value is not None else None
+
+    @traitlets.observe(*LIMITS)
+    def _on_limit(self, change: Mapping[str, Any]) -> None:
+        """Tell the scheduler at once while a run goes on; before, the run does."""
+        if (run := self._run) is not None:
+            try:
+                run.limit()
+            except InferError as error:
+                self.push(error=error_line(error))
+
+    @traitlets.observe("chart")
+    def _on_chart(self, change: Mapping[str, Any]) -> None:
+        self._draw()
