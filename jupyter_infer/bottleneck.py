@@ -1,10 +1,11 @@
 """What limited a run: its whole time, split by what it was spent on or waited for.
 
 A step in which requests waited counts as what they waited for: places in the batch (*cap*), the token budget
-(*budget*) or KV blocks (*pool*). Every other step is split by the fit of `jupyter_infer.attribution`: what grows with
-its tokens is *compute*; reading the weights once, at the bandwidth that was measured, and what grows with the KV cache
-that it read is *bandwidth*; planning, taking in and the rest of the fixed part (launches, Python) is *host*. Between
-steps it is the host's time while a request is open, and *idle* while none is. The parts add up to the time, exactly.
+(*budget*, also of those in the batch that it left out) or KV blocks (*pool*). Every other step is split by the fit of
+`jupyter_infer.attribution`: what grows with its tokens is *compute*; reading the weights once, at the bandwidth that
+was measured, and what grows with the KV cache that it read is *bandwidth*; planning, taking in and the rest of the
+fixed part (launches, Python) is *host*. Between steps it is the host's time while a request is open, and *idle* while
+none is. The parts add up to the time, exactly.
 
 Without a measured bandwidth the fixed part is not divided further (*fixed*), and without a fit a step's computing is
 not divided at all (*model*).
@@ -22,7 +23,7 @@ __all__ = ["KINDS", "Bottleneck", "bottleneck"]
 
 KINDS = {
     "cap": "requests waited for a place in the batch",
-    "budget": "requests waited for room in a step",
+    "budget": "requests waited for room in a step, or were left out of it",
     "pool": "requests waited for KV blocks, or were preempted for them",
     "compute": "what grows with the tokens of a step",
     "bandwidth": "reading the weights, and what grows with the KV cache read",
@@ -119,11 +120,16 @@ def _waited_for(run: Run, step: StepRecord) -> str | None:
     """Return what requests waited for while a step ran; None if none did, or the limits are not known."""
     if step.preempted:
         return "pool"
-    if not step.waiting or (limits := run.limits_of(step)) is None:
+    if (limits := run.limits_of(step)) is None:
+        return None
+    spent = step.tokens >= limits.max_num_batched_tokens
+    if spent and len(step.work) < step.running:  # some of the batch got nothing
+        return "budget"
+    if not step.waiting:
         return None
     if step.running >= limits.max_num_seqs:
         return "cap"
-    return "budget" if step.tokens >= limits.max_num_batched_tokens else "pool"
+    return "budget" if spent else "pool"
 
 
 def _weights_ns(engine: EngineInfo, bandwidth: float | None) -> float | None:

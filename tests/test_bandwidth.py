@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jupyter_infer.bandwidth import fastest, read_bandwidth
@@ -14,5 +16,18 @@ def test_it_is_the_fastest_try(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_read_has_a_speed() -> None:
-    assert read_bandwidth(1 << 16) > 1e6
-    assert read_bandwidth(0) > 0
+    found = read_bandwidth(1 << 16)
+    assert found is not None
+    assert found > 1e6
+
+
+def test_without_room_nothing_is_measured_instead_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jupyter_infer.hardware.memory_available", lambda: 1 << 17)
+    assert read_bandwidth((1 << 16) + 1) is None
+    assert read_bandwidth(1 << 16) is not None
+
+    def full(*given: Any, **more: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("torch.ones", full)
+    assert read_bandwidth(1 << 16) is None

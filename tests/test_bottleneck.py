@@ -88,6 +88,13 @@ def test_a_step_in_which_requests_waited_is_what_they_waited_for(
     assert parts(run(step)) == {kind: 1000}
 
 
+def test_who_is_in_the_batch_and_left_out_of_a_step_waits_for_the_budget() -> None:
+    both = (make_work("r1"), make_work("r2"))
+    assert parts(run(make_step(*both, end=1000, running=8, limits=Limits(8, 2)))) == {"budget": 1000}
+    # Of asynchronous steps one can be left out because it is sure to end; the budget has room then.
+    assert "budget" not in parts(run(make_step(*both, end=1000, running=3)))
+
+
 def test_a_preemption_is_the_pools() -> None:
     step = make_step(make_work(), start=0, end=1000, running=8, waiting=1, preempted=[("r2", 0)])
     assert parts(run(step)) == {"pool": 1000}

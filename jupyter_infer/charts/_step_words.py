@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from jupyter_infer.charts._lanes import Lane, short
@@ -62,9 +63,10 @@ def _crowd(run: Run, lanes: Sequence[Lane], *, others: bool) -> str:
     ran = f"at most {format_count(most)}{'' if others else f' of {format_count(len(lanes))} {what}'}"
     if every:
         ran = f"both {what}" if most == 2 else f"all {format_count(most)} {what}"
+    left = _left_out(run)
     waited = [step for step in run.steps if step.waiting]
     if not waited:
-        return f"{ran} ran at once and none waited"
+        return f"{ran} ran at once{f'; {left}' if left else ' and none waited'}"
     why = ""
     if all(limits := [run.limits_of(step) for step in waited]):
         full = [step.running >= limit.max_num_seqs for step, limit in zip(waited, limits, strict=True) if limit]
@@ -76,7 +78,21 @@ def _crowd(run: Run, lanes: Sequence[Lane], *, others: bool) -> str:
         elif all(spent) and not any(full):
             why = " for room in a step"
     other = ", at other times," if every else ""
-    return f"{ran} ran at once and{other} up to {format_count(max(step.waiting for step in waited))} waited{why}"
+    most_waited = format_count(max(step.waiting for step in waited))
+    return f"{ran} ran at once and{other} up to {most_waited} waited{why}{f'; {left}' if left else ''}"
+
+
+def _left_out(run: Run) -> str:
+    """Return how many of the batch got nothing in a step because its budget was spent; empty if that never was."""
+    most = max(
+        (
+            step.running - len(step.work)
+            for step in run.steps
+            if (limits := run.limits_of(step)) and step.tokens >= limits.max_num_batched_tokens
+        ),
+        default=0,
+    )
+    return f"the budget left up to {format_count(most)} of them out of a step" if most > 0 else ""
 
 
 def _budget(run: Run, facts: Mapping[int, StepFacts]) -> str:
@@ -84,10 +100,9 @@ def _budget(run: Run, facts: Mapping[int, StepFacts]) -> str:
     if run.engine is None:
         return f"the largest computed {format_count(largest)} tokens"
     limits = {one.step.index: run.limits_of(one.step) or run.engine.limits for one in facts.values()}
-    budgets = dict.fromkeys(limit.max_num_batched_tokens for limit in limits.values())
-    budget = (
-        " → ".join(map(format_count, budgets)) if len(budgets) <= 3 else f"{len(budgets)} sizes, one after another,"
-    )
+    budgets = [budget for budget, _ in itertools.groupby(limit.max_num_batched_tokens for limit in limits.values())]
+    some = budgets if len(budgets) <= 3 else (min(budgets), max(budgets))
+    budget = (" → " if len(budgets) <= 3 else " to ").join(map(format_count, some))
     full = [one for one in facts.values() if one.tokens >= limits[one.step.index].max_num_batched_tokens]
     if not full:
         return f"the largest computed {format_count(largest)} of the {budget} tokens of the budget"

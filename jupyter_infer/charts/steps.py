@@ -145,7 +145,10 @@ def _panels(
         axis, limit, text = _limited(max(one.tokens for one in steps), max(budgets, default=None), "budget")
         if len(budgets) > 1:
             traces.append(panels.budget_trace(run, clock, axis="y2"))
-            limit, text = None, " (budget dashed)"
+            text = (
+                " (budget dashed)" if limit is not None else f" (budget {format_count(max(budgets))} at most, dashed)"
+            )
+            limit = None
         colours = [("prefill", COLORS["prefill"]), ("decode", COLORS["decode"])]
         drawn = {trace["name"].removesuffix(" tokens") for trace in traces}
         colours += [(name, color) for name, color in (("drafts", panels.DRAFTS),) if name in drawn]

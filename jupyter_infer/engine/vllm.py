@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from jupyter_infer import hardware
 from jupyter_infer.bandwidth import MOST_BYTES, read_bandwidth
 from jupyter_infer.engine.protocol import EngineRequest, Message, Rendered, SampleOutput, StepResult
 from jupyter_infer.engine.sizing import LoadPlan
@@ -43,6 +42,7 @@ class VllmEngine:
         self._sampling = Sampling(engine, vllm, model.name)
         self._threads = Threads() if vllm.device == "cpu" else None
         config = engine.vllm_config
+        self._chunks = bool(config.scheduler_config.enable_chunked_prefill)
         self._info = EngineInfo(
             model=model.name,
             engine=f"vllm {vllm.version}",
@@ -53,8 +53,8 @@ class VllmEngine:
             kv_bytes=_kv_bytes(engine),
             weight_bytes=plan.weight_bytes,
             max_model_len=config.model_config.max_model_len,
-            max_num_batched_tokens=config.scheduler_config.max_num_batched_tokens,
-            max_num_seqs=config.scheduler_config.max_num_seqs,
+            max_num_batched_tokens=self._admits[1],
+            max_num_seqs=self._admits[0],
             threads=self._threads.now if self._threads else None,
             load_ns=load_ns,
             chat_template=bool(self._tokenizer.chat_template),
@@ -186,8 +186,7 @@ class VllmEngine:
     def bandwidth(self) -> float | None:
         """Return how many bytes a second a plain read over as many as the weights reaches."""
         if self._bandwidth is None:
-            size = min(self._info.weight_bytes or MOST_BYTES, MOST_BYTES, hardware.memory_available() // 4)
-            self._bandwidth = read_bandwidth(size, self._info.device)
+            self._bandwidth = read_bandwidth(min(self._info.weight_bytes or MOST_BYTES, MOST_BYTES), self._info.device)
         return self._bandwidth
 
     def set_limits(self, limits: Limits | None) -> None:
@@ -199,6 +198,11 @@ class VllmEngine:
         seqs, tokens = self._admits
         if limits is not None:
             seqs, tokens = min(seqs, limits.max_num_seqs), min(tokens, limits.max_num_batched_tokens)
+            if tokens < self._info.max_model_len and not self._chunks:
+                raise ConfigError(
+                    "this model was loaded without chunked prefill, so a prompt above the token budget would wait for "
+                    f"ever; a budget can be {self._info.max_model_len:,} and more"
+                )
         self._scheduler.max_num_active_reqs, self._scheduler.max_num_scheduled_tokens = seqs, tokens
         self._tracer.limits = None if limits is None else Limits(seqs, tokens)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,13 +32,18 @@ def _of(token_id: int, said: Mapping[int, Any]) -> TokenLogprob:
     own = said.get(token_id)
     # In vLLM's order the token itself comes first and the likeliest ones follow.
     others = (
-        Alternative(other, found.decoded_token, _number(found.logprob))
+        Alternative(other, _kept_once(found.decoded_token), _number(found.logprob))
         for other, found in said.items()
         if other != token_id
     )
     if own is None:
         return TokenLogprob(None, None, None, tuple(others))
-    return TokenLogprob(own.decoded_token, _number(own.logprob), own.rank, tuple(others))
+    return TokenLogprob(_kept_once(own.decoded_token), _number(own.logprob), own.rank, tuple(others))
+
+
+def _kept_once(text: str | None) -> str | None:
+    """Return the one copy of a token's text: an answer has the same alternatives over and over."""
+    return None if text is None else sys.intern(text)
 
 
 def _number(logprob: float) -> float | None:

@@ -15,7 +15,7 @@ from jupyter_infer.charts.template import CARD, FONT, MUTED
 from jupyter_infer.display.place import Place
 from jupyter_infer.errors import ConfigError, InferError, nearest
 from jupyter_infer.session import Session, current_session
-from jupyter_infer.widgets._messages import Event, answer
+from jupyter_infer.widgets._messages import Event, answer, one_line
 from jupyter_infer.widgets._ticker import TICKER
 
 __all__ = ["InferWidget"]
@@ -120,6 +120,26 @@ class InferWidget(anywidget.AnyWidget):
                     for name, value in changed.items():
                         setattr(self, name, value)
             return bool(changed)
+
+    def set_together(self, values: Mapping[str, Any]) -> None:
+        """Set traits as a view has them: all of them, or none.
+
+        Raises
+        ------
+        ConfigError
+            If one of them takes no such value.
+        """
+        try:
+            with self._pushing, self.hold_trait_notifications():  # which would hold what another thread pushes, too
+                for name, value in values.items():
+                    setattr(self, name, value)
+        except traitlets.TraitError as error:
+            raise ConfigError(one_line(error).partition(": ")[2]) from None
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what a view set; not while another thread pushes, because it holds notifications."""
+        with self._pushing:
+            super().set_state(sync_data)
 
     def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Send an event to the views that are there; what must be there for later ones is a trait."""

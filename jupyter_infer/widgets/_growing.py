@@ -22,7 +22,7 @@ class Growing(Generic[T]):
     recent
         Entries of the part that is sent whenever the latest one is full.
     most
-        Entries that are kept; of more, the oldest are forgotten.
+        Entries that are kept, and at most `recent` more; the oldest are forgotten.
     """
 
     def __init__(self, latest: int = 128, recent: int = 1_024, most: int | None = None) -> None:
@@ -41,9 +41,16 @@ class Growing(Generic[T]):
             recent, latest = recent + latest, []
         if len(recent) >= self._recent:
             settled, recent = settled + recent, []
-            if self._most is not None and len(settled) > self._most:
-                self.forgotten += len(settled) - self._most
-                settled = settled[-self._most :]
         if len(new) > self._latest:  # a view came late, or a cell kept everybody waiting
             recent, latest, new = recent + latest + list(new), [], []
         self.parts = settled, recent, latest + list(new)
+        if self._most is not None:
+            self._trim(self._most)
+
+    def _trim(self, most: int) -> None:
+        """Forget the oldest entries; not each time, since what is cut is sent anew."""
+        settled, recent, latest = self.parts
+        over = len(settled) + len(recent) + len(latest) - most
+        if over >= self._recent or (over > 0 and not settled):
+            kept = (settled + recent)[over:]
+            self.parts, self.forgotten = (kept, [], latest), self.forgotten + over

@@ -12,7 +12,6 @@ from jupyter_infer.metrics import phases, throughput, wall_ns
 from jupyter_infer.numbers import format_share
 from jupyter_infer.pricing import MILLION, MachinePrice
 from jupyter_infer.records import EngineInfo
-from jupyter_infer.results import Results
 from jupyter_infer.run import Run
 from jupyter_infer.widgets._lab_trace import LabTrace
 
@@ -113,9 +112,8 @@ def live_figures(trace: LabTrace, info: EngineInfo, price: MachinePrice, now_ns:
     }
 
 
-def final_figures(results: Results, price: MachinePrice) -> LabFigures:
+def final_figures(run: Run, price: MachinePrice) -> LabFigures:
     """Return the figures of a workload that is over, from its records."""
-    run = results.run
     times = [phases(record) for record in run.requests]
     tokens, elapsed = sum(record.output_tokens for record in run.requests), wall_ns(run.requests)
     return {
@@ -136,16 +134,26 @@ def final_figures(results: Results, price: MachinePrice) -> LabFigures:
     }
 
 
-def points_of(measured: Sequence[Results], price: MachinePrice, bandwidth: float | None) -> list[Point]:
-    """Return the points of a sweep by their number of requests, all split by one fit over all of their steps."""
-    by_fit = fit([step for results in measured for step in results.run.steps])
+def points_of(runs: Sequence[tuple[int, Run]], price: MachinePrice, bandwidth: float | None) -> list[Point]:
+    """Return the points of a sweep by their number of requests, all split by one fit over all of their steps.
+
+    Parameters
+    ----------
+    runs
+        Of each point the number of requests, and its run as it was when it ended: the engine forgets its steps later.
+    price
+        What the machine costs.
+    bandwidth
+        As of `jupyter_infer.bottleneck.bottleneck`.
+    """
+    by_fit = fit([step for _, run in runs for step in run.steps])
     points: list[Point] = []
-    for results in measured:
-        figures = final_figures(results, price)
-        limit = bottleneck(results.run, fit=by_fit if by_fit.fixed_ns is not None else None, bandwidth=bandwidth)
+    for requests, run in runs:
+        figures = final_figures(run, price)
+        limit = bottleneck(run, fit=by_fit if by_fit.fixed_ns is not None else None, bandwidth=bandwidth)
         points.append(
             {
-                "requests": len(results),
+                "requests": requests,
                 "throughput": figures["throughput"],
                 "user_tps": figures["user_tps"],
                 "ttft_p50_ns": figures["ttft_p50_ns"],
@@ -154,7 +162,7 @@ def points_of(measured: Sequence[Results], price: MachinePrice, bandwidth: float
                 "usd_per_million": figures["usd_per_million"],
                 "limit": limit.kind if limit and limit.kind and limit.kind != "model" else "",
                 "shares": limit.shares if limit else {},
-                "why": why(results.run, limit),
+                "why": why(run, limit),
             }
         )
     return sorted(points, key=lambda point: point["requests"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jupyter_infer.errors import InferError, PromptError
+from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
 from jupyter_infer.handle import RequestHandle
 from jupyter_infer.records import EngineInfo
 from jupyter_infer.result import Refused
@@ -23,6 +24,9 @@ SAMPLING: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True, "template": 
 """Every answer has the length that was asked for, and costs what any text of its length does."""
 WARM_UPS = tuple(Workload(count, prompt_tokens=16, output_tokens=4) for count in (8, 4, 1))
 """Asked once a load: its first steps pay for more than later ones, and a fit needs steps of different sizes."""
+
+_running: weakref.WeakValueDictionary[int, LabRun] = weakref.WeakValueDictionary()  # by id of their session
+_claiming = threading.Lock()
 
 
 class Asked:
@@ -49,8 +53,8 @@ class Asked:
                 handle.cancel()
 
     def results(self) -> Results:
-        """Wait for all and return what they gave."""
-        return Results([h if isinstance(h, Refused) else h.result() for h in self.handles])
+        """Wait for all and return what they gave; what the engine refuses is `Refused`, and the others run."""
+        return Results([_given(handle) for handle in self.handles])
 
 
 class LabRun(Job[list[Results]]):
@@ -94,27 +98,51 @@ class LabRun(Job[list[Results]]):
         self.workloads, self.is_sweep = tuple(workloads), sweep
         self.warm = warm
         """The engine that is warmed up."""
+        self.info: EngineInfo | None = None
+        """The engine that is asked, once it is loaded."""
         self.asked: Asked | None = None
         """The workload that is being asked, or was asked last."""
         self.bandwidth: float | None = None
         """Bytes a second at which this machine reads memory, once it was measured."""
         self.measured = 0
         """Workloads that are over."""
+        self.refusal: InferError | None = None
+        """Why the engine did not take the limits that were set last."""
         self._limits, self._tell = limits, measured
         self._limiting = threading.Lock()
         self._limited = False  # whether the engine has the lab's limits, and not those of its load
+
+    def claim(self) -> None:
+        """Take the session's limits for this run.
+
+        Raises
+        ------
+        EngineBusy
+            If a run of another lab on the same session goes on: each would undo the limits of the other.
+        """
+        with _claiming:
+            other = _running.get(id(self.session))
+            if other is not None and not other.done:
+                raise EngineBusy("another batch lab of this session runs; stop it, or wait, then run again")
+            _running[id(self.session)] = self
+
+    def limit(self) -> None:
+        """Give the scheduler the limits that are wanted now, if the run has a model and is not over."""
+        with self._limiting:
+            if not self._limited:
+                return
+            self.refusal = None
+            try:
+                self.session.set_limits(**self._limits())
+            except InferError as error:
+                self.refusal = error
+                raise
 
     def cancel(self) -> None:
         """Stop it; what was answered is kept. A model that it waits for loads on, and the next run uses it."""
         super().cancel()
         if (asked := self.asked) is not None:
             asked.cancel()
-
-    def limit(self) -> None:
-        """Give the scheduler the limits that are wanted now, if the run has a model and is not over."""
-        with self._limiting:
-            if self._limited:
-                self.session.set_limits(**self._limits())
 
     @property
     def state(self) -> str:
@@ -126,7 +154,8 @@ class LabRun(Job[list[Results]]):
         return "stopped" if self.stopping or any(map(_aborted, self.kept or ())) else "done"
 
     def _work(self) -> list[Results]:
-        self.session.load(progress=self._loads)
+        self.info = self.session.load(progress=self._loads)
+        self._check_lengths(self.info)
         self._limited = True
         try:
             self.limit()
@@ -134,8 +163,6 @@ class LabRun(Job[list[Results]]):
             self._warm_up()
             found = []
             for workload in self.workloads:
-                if self.stopping:
-                    break
                 results = self._ask(workload)
                 if self.stopping and not results.done:
                     break
@@ -152,37 +179,76 @@ class LabRun(Job[list[Results]]):
                 self._limited = False
                 self.session.set_limits()
 
+    def _check_lengths(self, info: EngineInfo) -> None:
+        """Refuse what does not fit before prompts are made of it; an answer that is cut would be no measurement."""
+        for workload in self.workloads:
+            if workload.prompt_tokens + workload.output_tokens > info.max_model_len:
+                raise PromptError(
+                    f"prompts of {workload.prompt_tokens:,} tokens and answers of {workload.output_tokens:,} do not "
+                    f"fit into the context of {info.max_model_len:,}; shorten one of them"
+                )
+
     def _warm_up(self) -> None:
         """Ask what is not counted, unless this engine was asked before, or computes nothing."""
-        info = self.session.info
-        if self.bandwidth is None or info == self.warm:
+        if self.bandwidth is None or self.info == self.warm:
             return
         for workload in WARM_UPS:
-            if not self.stopping:
-                self._ask(workload)
-        self.warm = info
+            self._ask(workload)
+        if not self.stopping:
+            self.warm = self.info
 
     def _ask(self, workload: Workload) -> Results:
         """Ask a workload as its requests arrive, and wait for its end."""
-        prompts = workload.prompts(lambda text: len(self.session.tokens(text)))
+        prompts = []
+        self._check_engine()
+        for prompt in workload.prompts(lambda text: len(self.session.tokens(text))):
+            prompts.append(prompt)
+            if self.stopping:
+                return Results([])
         asked = self.asked = Asked(workload)
-        if workload.arrivals == "at once":
-            for handle in self.session.submit_batch(prompts, max_tokens=workload.output_tokens, **SAMPLING):
-                asked.take(handle)
-        else:
-            for prompt, due_ns in zip(prompts, workload.due_ns(), strict=True):
-                if self._stopped.wait(max(0.0, (asked.begun_ns + due_ns - time.monotonic_ns()) / 1e9)):
-                    break
-                asked.take(self._submit(prompt, workload))
-        if self.stopping:  # meanwhile
-            asked.cancel()
-        return asked.results()
-
-    def _submit(self, prompt: str, workload: Workload) -> RequestHandle | Refused:
         try:
-            return self.session.submit(prompt, max_tokens=workload.output_tokens, **SAMPLING)
-        except PromptError as error:
-            return Refused(prompt, error)
+            self._submit(asked, prompts)
+            if self.stopping:  # meanwhile
+                asked.cancel()
+            results = asked.results()
+        except BaseException:
+            asked.cancel()  # nobody would know of those that run on
+            raise
+        if not self.stopping:
+            self._check_engine()
+        return results
+
+    def _submit(self, asked: Asked, prompts: Sequence[str]) -> None:
+        workload = asked.workload
+        options = {**SAMPLING, "max_tokens": workload.output_tokens}
+        if workload.arrivals == "at once":
+            self._check_engine()
+            for handle in self.session.submit_batch(prompts, **options):
+                asked.take(handle)
+            return
+        for prompt, due_ns in zip(prompts, workload.due_ns(), strict=True):
+            if self._stopped.wait(max(0.0, (asked.begun_ns + due_ns - time.monotonic_ns()) / 1e9)):
+                return
+            self._check_engine()
+            try:
+                asked.take(self.session.submit(prompt, **options))
+            except PromptError as error:
+                asked.take(Refused(prompt, error))
+
+    def _check_engine(self) -> None:
+        """Refuse to go on with another engine than the one that was limited, warmed up and measured."""
+        if self.session.info != self.info:
+            raise EngineBusy("the model was unloaded, or another one loaded, meanwhile; run it again")
+
+
+def _given(handle: RequestHandle | Refused) -> Any:
+    """Return the result of a request, or why the engine refused it."""
+    if isinstance(handle, Refused):
+        return handle
+    try:
+        return handle.result()
+    except (PromptError, ConfigError) as error:
+        return Refused(handle.prompt, error)
 
 
 def _aborted(results: Results) -> bool:

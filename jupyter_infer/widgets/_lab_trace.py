@@ -43,7 +43,9 @@ class Lane:
             return "refused"
         if self.end_ns is None:
             return self.phase
-        return "stopped" if self.result is not None and "abort" in self.result.finish_reason else "done"
+        if self.result is None:  # the engine broke
+            return "failed"
+        return "stopped" if "abort" in self.result.finish_reason else "done"
 
     @property
     def result(self) -> Result | None:
@@ -67,6 +69,7 @@ class Lane:
         """Take in what has come since."""
         if not isinstance(self.handle, RequestHandle):
             return
+        over, result = self.handle.done, self.result  # first: nothing comes after the end
         new = self.handle.events_after(self.events)
         self.events += len(new)
         for event in new:
@@ -74,9 +77,9 @@ class Lane:
                 self.first_ns = event.time_ns if self.first_ns is None else self.first_ns
                 self.last_ns = event.time_ns
                 self.tokens += len(event.token_ids)
-        if self.result is not None:
-            self.arrival_ns, self.end_ns = self.result.record.arrival_ns, self.result.record.finished_ns
-        elif self.handle.done and self.end_ns is None:  # it failed, and has no record
+        if result is not None:
+            self.arrival_ns, self.end_ns = result.record.arrival_ns, result.record.finished_ns
+        elif over:  # it failed, and has no record
             self.end_ns = self.last_ns or self.arrival_ns
 
 

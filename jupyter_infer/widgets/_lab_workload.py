@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 __all__ = ["ARRIVALS", "Workload"]
@@ -63,8 +63,8 @@ class Workload:
             gaps = [draw.expovariate(1 / self.interval_s) for _ in range(self.requests - 1)]
         return [0, *(int(at * 1e9) for at in itertools.accumulate(gaps))]
 
-    def prompts(self, count: Callable[[str], int]) -> list[str]:
-        """Return the prompts; no two calls give the same ones.
+    def prompts(self, count: Callable[[str], int]) -> Iterator[str]:
+        """Yield the prompts, one by one, because long ones take a while; no two calls give the same ones.
 
         Parameters
         ----------
@@ -73,11 +73,10 @@ class Workload:
             shorter by as few as possible.
         """
         salt = next(_salts)
-        if not self.shared_prefix:
-            return [_fitted(f"{number}. {salt}", number, self.prompt_tokens, count) for number in range(self.requests)]
-        shared = _fitted(f"Run {salt}", salt, self.prompt_tokens - OWN, count)
-        heads = [f"{shared} {number}." for number in range(self.requests)]
-        return [_fitted(head, number, self.prompt_tokens, count) for number, head in enumerate(heads)]
+        shared = _fitted(f"Run {salt}", salt, self.prompt_tokens - OWN, count) if self.shared_prefix else ""
+        for number in range(self.requests):
+            head = f"{shared} {number}." if self.shared_prefix else f"{number}. {salt}"
+            yield _fitted(head, number, self.prompt_tokens, count)
 
 
 def _fitted(head: str, first: int, tokens: int, count: Callable[[str], int]) -> str:

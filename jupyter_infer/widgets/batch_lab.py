@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import traitlets
 
-from jupyter_infer.bottleneck import bottleneck
 from jupyter_infer.charts.labels import one_line as in_one_line
 from jupyter_infer.errors import ConfigError, EngineBusy, InferError
 from jupyter_infer.records import EngineInfo
@@ -17,22 +16,12 @@ from jupyter_infer.results import Results
 from jupyter_infer.session import Session
 from jupyter_infer.widgets._base import InferWidget
 from jupyter_infer.widgets._engine_facts import engine_facts
-from jupyter_infer.widgets._job_words import error_line, stage_line
 from jupyter_infer.widgets._lab_charts import CHARTS, ChartPlace
-from jupyter_infer.widgets._lab_figures import (
-    NO_FIGURES,
-    Point,
-    final_figures,
-    knee,
-    live_figures,
-    points_of,
-    why,
-)
+from jupyter_infer.widgets._lab_figures import NO_FIGURES, Point
 from jupyter_infer.widgets._lab_run import LabRun
-from jupyter_infer.widgets._lab_trace import LabTrace
-from jupyter_infer.widgets._lab_words import asked_line, card_html
+from jupyter_infer.widgets._lab_shown import LabShown
+from jupyter_infer.widgets._lab_words import asked_line
 from jupyter_infer.widgets._lab_workload import ARRIVALS, Workload
-from jupyter_infer.widgets._messages import one_line
 from jupyter_infer.widgets._ticker import TICKER
 
 __all__ = ["MOST_REQUESTS", "BatchLab"]
@@ -113,10 +102,9 @@ class BatchLab(InferWidget):
     def __init__(self, session: Session | None = None, **traits: Any) -> None:
         self._looking = threading.RLock()
         self._run: LabRun | None = None
-        self._trace: LabTrace | None = None
-        self._count = self._traces = 0
-        self._measured: list[Results] = []
-        self._swept: list[Results] = []
+        self._shown_runs = LabShown()
+        self._count = 0
+        self._taking: int | None = None  # the thread that sets fields together
         self._engine_seen: object = None
         self._warm: EngineInfo | None = None
         self._below = ChartPlace()
@@ -181,31 +169,21 @@ class BatchLab(InferWidget):
         """
         with self._looking:
             self._check_idle("clear it")
-            self._run = self._trace = None
-            self._measured, self._swept = [], []
-            self.push(
-                state="idle",
-                error="",
-                _stage="",
-                _progress="",
-                _charts=[],
-                _points=[],
-                _knee=None,
-                **self._nothing_shown(),
-            )
+            self._run = None
+            self.push(**self._shown_runs.clear())
             self._below.clear()
         self.refresh()
 
     @property
     def result(self) -> Results | None:
         """What the last batch gave, or None if there is none yet."""
-        measured = self._measured
+        measured = self._shown_runs.measured
         return measured[-1] if measured else None
 
     @property
     def results(self) -> list[Results]:
         """What the batches of the last run gave: one of a run, one a size of a sweep."""
-        return list(self._measured)
+        return list(self._shown_runs.measured)
 
     @property
     def points(self) -> list[Point]:
@@ -226,6 +204,8 @@ class BatchLab(InferWidget):
             return None
         if kind == "limits":
             self._take(payload, LIMITS)
+            if self._run is not None:
+                self._run.limit()  # both at once, and what it refuses is the reply
             return {name: getattr(self, name) for name in LIMITS}
         if kind == "chart":
             self._take({"chart": payload.get("kind")}, ("chart",))
@@ -237,7 +217,7 @@ class BatchLab(InferWidget):
         with self._looking:
             run = self._run
             going_on = run is not None and not run.done  # first: nothing comes after the end
-            values: dict[str, Any] = {} if run is None else self._of_run(run)
+            values: dict[str, Any] = {} if run is None else self._shown_runs.look(run, self.session)
             status = self.session.status()
             seen = (id(self.session), status.state == "loading", status.info)
             if seen != self._engine_seen:
@@ -261,8 +241,8 @@ class BatchLab(InferWidget):
 
     def static_html(self) -> str:
         """Return what is asked, what came of it and the points of a sweep on a card."""
-        card = card_html(self.summary(), self.workload, self._figures, self._limit, self._points)
-        return card + self._below.html
+        shown = {"_figures": self._figures, "_limit": self._limit}
+        return self._shown_runs.card(self.summary(), self.workload, shown, self._points) + self._below.html
 
     def _ipython_display_(self) -> None:
         super()._ipython_display_()
@@ -273,13 +253,8 @@ class BatchLab(InferWidget):
     def _begin(self, workloads: list[Workload], *, sweep: bool = False) -> LabRun:
         with self._looking:
             self._check_idle("run again")
-            self._count += 1
-            self._trace, self._measured = None, []
-            if sweep:
-                self._swept = []
-            self.push(_charts=[], **({"_points": [], "_knee": None} if sweep else {}))
             run = LabRun(
-                self._count,
+                self._count + 1,
                 self.session,
                 workloads,
                 limits=lambda: {name: getattr(self, name) for name in LIMITS},
@@ -288,7 +263,11 @@ class BatchLab(InferWidget):
                 sweep=sweep,
                 warm=self._warm,
             )
+            run.claim()
+            self.push(**self._shown_runs.begin(run))
+            self._below.clear()
             self._run = run.begin()
+            self._count = run.number
             self.tick()
         if self.shown:
             TICKER.add(self)  # it may rest
@@ -300,91 +279,16 @@ class BatchLab(InferWidget):
 
     def _take(self, payload: Mapping[str, Any], names: tuple[str, ...]) -> None:
         """Set the fields as a view has them: what it set last may still be on its way."""
+        self._taking = threading.get_ident()
         try:
-            with self.hold_trait_notifications():
-                for name in names:
-                    if name in payload:
-                        setattr(self, name, payload[name])
-        except traitlets.TraitError as error:
-            raise ConfigError(one_line(error).partition(": ")[2]) from None
-
-    def _of_run(self, run: LabRun) -> dict[str, Any]:
-        """Return the traits that show a run."""
-        over = run.done
-        state = run.state
-        values: dict[str, Any] = {
-            "state": state,
-            "_stage": stage_line(run) if state == "loading" else "",
-            "_progress": self._progress_line(run),
-            "error": "" if run.error is None else error_line(run.error),
-        }
-        asked, info = run.asked, self.session.info
-        if asked is None:
-            return values | self._nothing_shown()
-        if self._trace is None or self._trace.asked is not asked:
-            if info is None:
-                return values
-            self._traces += 1
-            self._trace = LabTrace(asked, info)
-        trace = self._trace
-        trace.follow(self.session.steps)
-        settled, recent, latest = trace.steps.parts
-        values |= {
-            "_shown_run": self._traces,
-            "_lanes": trace.lane_entries(),
-            "_settled": settled,
-            "_recent": recent,
-            "_latest": latest,
-            "_forgotten": trace.steps.forgotten > 0,
-        }
-        if info is not None and not over and any(lane.end_ns is None for lane in trace.lanes):
-            figures = live_figures(trace, info, self.session.price, time.monotonic_ns())
-            values |= {"_figures": dict(figures), "_limit": "", "_shares": {}, "_status": ""}
-        return values
-
-    def _nothing_shown(self) -> dict[str, Any]:
-        return {
-            "_shown_run": 0,
-            "_lanes": [],
-            "_settled": [],
-            "_recent": [],
-            "_latest": [],
-            "_forgotten": False,
-            "_figures": dict(NO_FIGURES),
-            "_limit": "",
-            "_shares": {},
-            "_status": "",
-        }
-
-    def _progress_line(self, run: LabRun) -> str:
-        asked, count = run.asked, len(run.workloads)
-        if run.done:
-            return f"sweep: {run.measured} of {count} sizes" if run.is_sweep and run.measured < count else ""
-        if asked is None:
-            return ""
-        if asked.workload not in run.workloads:
-            return "warming up; not counted"
-        if not run.is_sweep:
-            return ""
-        requests = asked.workload.requests
-        said = "1 request" if requests == 1 else f"{requests} requests"
-        return f"sweep: {said}, {run.workloads.index(asked.workload) + 1} of {count}"
+            self.set_together({name: payload[name] for name in names if name in payload})
+        finally:
+            self._taking = None
 
     def _take_in(self, run: LabRun, results: Results) -> None:
         """Show what a workload gave; called on the run's thread."""
-        limit = bottleneck(results.run, bandwidth=run.bandwidth)
-        values: dict[str, Any] = {
-            "_figures": dict(final_figures(results, self.session.price)),
-            "_limit": why(results.run, limit),
-            "_shares": limit.shares if limit else {},
-            "_status": results.status,
-        }
         with self._looking:
-            self._measured = [*self._measured, results]
-            if run.is_sweep:
-                self._swept = [*self._swept, results]
-                points = points_of(self._swept, self.session.price, run.bandwidth)
-                values |= {"_points": points, "_knee": knee(points)}
+            values = self._shown_runs.take_in(run, results, self.session.price)
             self.tick()
             self.push(**values)
 
@@ -393,7 +297,8 @@ class BatchLab(InferWidget):
         with self._looking:
             self._warm = run.warm
             self.tick()
-            self.push(_charts=list(CHARTS) if self._measured else [])
+            charts = list(CHARTS) if self._shown_runs.measured else []
+            self.push(_charts=charts, **self._shown_runs.ended(run, self._figures))
         self._draw()
         self.refresh()
 
@@ -421,12 +326,10 @@ class BatchLab(InferWidget):
 
     @traitlets.observe(*LIMITS)
     def _on_limit(self, change: Mapping[str, Any]) -> None:
-        """Tell the scheduler at once while a run goes on; before, the run does."""
-        if (run := self._run) is not None:
-            try:
+        """Tell the scheduler at once while a run goes on; before, the run does. What it refuses is in `error`."""
+        if (run := self._run) is not None and self._taking != threading.get_ident():
+            with contextlib.suppress(InferError):
                 run.limit()
-            except InferError as error:
-                self.push(error=error_line(error))
 
     @traitlets.observe("chart")
     def _on_chart(self, change: Mapping[str, Any]) -> None:

@@ -18,7 +18,6 @@ from jupyter_infer.widgets._base import InferWidget
 from jupyter_infer.widgets._engine_facts import engine_facts
 from jupyter_infer.widgets._infer_cell import infer_cell
 from jupyter_infer.widgets._job_words import error_line, stage_line
-from jupyter_infer.widgets._messages import one_line
 from jupyter_infer.widgets._playground_figures import NO_FIGURES, LiveFigures, final_figures
 from jupyter_infer.widgets._playground_rows import card_html, row_of, text_of
 from jupyter_infer.widgets._playground_run import PlaygroundRun
@@ -255,13 +254,7 @@ class Playground(InferWidget):
 
     def _take(self, payload: Mapping[str, Any]) -> None:
         """Set the fields as a view has them: what it typed last may still be on its way."""
-        try:
-            with self.hold_trait_notifications():
-                for name in FIELDS:
-                    if name in payload:
-                        setattr(self, name, payload[name])
-        except traitlets.TraitError as error:
-            raise ConfigError(one_line(error).partition(": ")[2]) from None
+        self.set_together({name: payload[name] for name in FIELDS if name in payload})
 
     def _of_run(self, run: PlaygroundRun) -> dict[str, Any]:
         """Return the traits that show a run."""

@@ -185,6 +185,16 @@ def test_a_budget_that_was_changed_live_is_drawn_where_it_held() -> None:
     assert "budget" not in names(drawn(run))
 
 
+def test_a_budget_that_left_some_of_the_batch_out_is_said() -> None:
+    run = crowd(4, 6)
+    live = {f"s{i}": {"limits": Limits(64, 2), "work": run.steps[i].work[:2]} for i in (2, 3)}
+    reading = steps_chart(with_steps(run, **live)).reading
+    assert "the budget of 512 → 2 → 512 tokens was reached in 2 steps" in reading
+    assert reading.endswith("all 4 requests ran at once; the budget left up to 2 of them out of a step.")
+    many = {f"s{i}": {"limits": Limits(64, 100 + i)} for i in range(6)}
+    assert "of the 100 to 105 tokens of the budget" in steps_chart(with_steps(run, **many)).reading
+
+
 def test_limits_that_were_changed_live_count_where_they_held_and_get_no_advice_on_a_load() -> None:
     run = crowd(8, 6, seats=2)
     assert "--max-num-seqs" in (steps_chart(run).advice or "")

@@ -39,6 +39,19 @@ def test_limits_hold_from_the_next_step_on(cold: Session) -> None:
     assert max(step.running for step in steps) == 8  # and everybody has one at the end
 
 
+def test_a_budget_below_the_batch_is_what_limits_it(cold: Session) -> None:
+    cold.load()
+    batch = cold.submit_batch(PROMPTS, **LENGTH)
+    list(itertools.islice(batch[0], 2))
+    cold.set_limits(max_num_batched_tokens=2)
+    run = batch.result().run
+    cold.set_limits()
+    found = bottleneck(run, bandwidth=cold.bandwidth())
+    assert found is not None
+    assert found.kind == "budget"
+    assert "the budget left up to 6 of them out of a step" in batch.result().chart("steps").reading
+
+
 def test_what_limits_a_run_is_told_of_the_real_engine(cold: Session) -> None:
     bandwidth = cold.bandwidth()
     assert bandwidth is not None

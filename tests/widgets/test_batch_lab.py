@@ -12,7 +12,7 @@ import pytest
 import traitlets
 
 from jupyter_infer.engine.scripted import Script
-from jupyter_infer.errors import ConfigError, EngineBusy, PromptError
+from jupyter_infer.errors import ConfigError, EngineBusy, EngineFailed, PromptError
 from jupyter_infer.records import Limits
 from jupyter_infer.session import Session
 from jupyter_infer.widgets import BatchLab
@@ -54,15 +54,15 @@ def gated(scripted_session: Callable[..., Session]) -> Iterator[tuple[Session, G
 
 
 def test_prompts_have_the_tokens_that_are_asked_for_and_share_nothing() -> None:
-    made = Workload(requests=5, prompt_tokens=12, output_tokens=1).prompts(words)
+    made = list(Workload(requests=5, prompt_tokens=12, output_tokens=1).prompts(words))
     assert [words(prompt) for prompt in made] == [12] * 5
     assert len({prompt.split()[0] for prompt in made}) == 5  # so not even a block of one token is shared
-    again = Workload(requests=5, prompt_tokens=12, output_tokens=1).prompts(words)
+    again = list(Workload(requests=5, prompt_tokens=12, output_tokens=1).prompts(words))
     assert not set(made) & set(again)
 
 
 def test_prompts_with_a_shared_prefix_differ_at_their_ends_only() -> None:
-    made = Workload(requests=3, prompt_tokens=40, output_tokens=1, shared_prefix=True).prompts(words)
+    made = list(Workload(requests=3, prompt_tokens=40, output_tokens=1, shared_prefix=True).prompts(words))
     assert [words(prompt) for prompt in made] == [40] * 3
     assert len({tuple(prompt.split()[:32]) for prompt in made}) == 1
     assert len(set(made)) == 3
@@ -132,7 +132,8 @@ def test_a_run_asks_a_batch_and_shows_what_it_gave(scripted_session: Callable[..
     assert figures["output_tokens"] == 15
     assert figures["throughput"] == pytest.approx(15e9 / figures["elapsed_ns"])
     assert figures["usd_per_million"] == pytest.approx(session.price.usd(figures["elapsed_ns"]) / 15 * 1e6)
-    assert lab._status == results.status
+    assert re.fullmatch(r"✓ 3 requests · 60 in → 15 out · throughput [\d,.]+ tok/s · [\d.]+ .s", lab._status)
+    assert (figures["running"], figures["waiting"], figures["pool_used"]) == (3, 0, 3)  # at most
     assert sum(lab._shares.values()) == pytest.approx(1)
     assert lab._limit.endswith(".")
     assert lab._charts == ["steps", "phases", "tokens", "cost", "kv"]
@@ -221,10 +222,13 @@ def test_a_prompt_that_does_not_fit_is_told(scripted_session: Callable[..., Sess
     with pytest.raises(PromptError):
         lab.run().result(WAIT)
     assert lab.state == "failed"
-    assert lab.error == "the prompt has 60 tokens, and the context is 50"
-    lab.arrivals, lab.interval_s = "staggered", 0.001
-    with pytest.raises(PromptError):
+    said = "prompts of 60 tokens and answers of 32 do not fit into the context of 50; shorten one of them"
+    assert lab.error == said
+    lab.prompt_tokens, lab.arrivals, lab.interval_s = 20, "staggered", 0.001
+    with pytest.raises(PromptError, match="prompts of 20 tokens and answers of 32"):  # it would be cut
         lab.run().result(WAIT)
+    lab.output_tokens = 30
+    assert len(lab.run().result(WAIT)) == 1
 
 
 def test_a_limit_above_what_is_loaded_later_fails_the_run_in_a_line(session: Session) -> None:
@@ -281,6 +285,138 @@ def test_another_chart_is_drawn_at_once(session: Session) -> None:
     ask(lab, "chart", kind="phases")
     assert lab.chart == "phases"
     assert lab._below.output.outputs != before
+
+
+# What others do meanwhile.
+
+
+def test_one_request_that_the_engine_refuses_leaves_the_others(
+    scripted_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = scripted_session(LONG)
+    session.load()
+    add = session.engines[0].add  # type: ignore[attr-defined]
+
+    def refusing(request: Any) -> None:
+        if request.request_id == "r2":
+            raise ConfigError("not this one")
+        add(request)
+
+    monkeypatch.setattr(session.engines[0], "add", refusing)  # type: ignore[attr-defined]
+    lab = BatchLab(session, requests=3, output_tokens=4)
+    (results,) = lab.run().result(WAIT)
+    assert [len(results.done), str(results[1].error)] == [2, "not this one"]  # type: ignore[union-attr]
+    assert lab._status.endswith(" · 1 refused")
+    assert [lane[4] for lane in lab._lanes] == ["done", "failed", "done"]
+
+
+def test_an_engine_that_breaks_ends_the_run_and_nothing_runs_on(scripted_session: Callable[..., Session]) -> None:
+    session = scripted_session(Script(LONG.answer, LONG.step_ns, fail_at_step=5))
+    lab = BatchLab(session, requests=2, output_tokens=20)
+    with pytest.raises(EngineFailed):
+        lab.run().result(WAIT)
+    assert lab.state == "failed"
+    assert "scripted failure" in lab.error
+    assert [lane[4] for lane in lab._lanes] == ["failed", "failed"]
+    figures = lab._figures
+    assert (figures["running"], figures["waiting"], figures["pool_used"]) == (None, None, None)
+    assert figures["output_tokens"] > 0
+    assert session.status().open_requests == 0
+
+
+def test_a_model_that_is_unloaded_meanwhile_is_not_loaded_again(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    lab = BatchLab(session, requests=3, arrivals="staggered", interval_s=0.5, max_num_seqs=1, output_tokens=90)
+    run = lab.run()
+    gate.let(1)
+    gate.open()
+    session.unload()
+    with pytest.raises(EngineBusy, match="the model was unloaded, or another one loaded, meanwhile; run it again"):
+        run.result(WAIT)
+    assert session.info is None
+    assert lab.state == "failed"
+    assert len(session.engines) == 1  # type: ignore[attr-defined]
+
+
+def test_a_second_lab_on_the_session_waits_for_its_turn(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    one, other = BatchLab(session, requests=1), BatchLab(session, requests=1)
+    run = one.run()
+    gate.wait()
+    with pytest.raises(EngineBusy, match="another batch lab of this session runs; stop it, or wait, then run again"):
+        other.run()
+    assert (other.state, other._count) == ("idle", 0)
+    gate.open()
+    run.result(WAIT)
+    other.run().result(WAIT)
+
+
+def test_limits_that_the_engine_refuses_are_the_reply_and_stay_told(
+    gated: tuple[Session, Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, gate = gated
+    lab = BatchLab(session, requests=1, output_tokens=3)
+    run = lab.run()
+    gate.wait()
+
+    def refuse(**limits: Any) -> None:
+        raise ConfigError("these are fixed")
+
+    monkeypatch.setattr(session, "set_limits", refuse)
+    assert ask(lab, "limits", max_num_seqs=2)["error"] == "ConfigError: these are fixed"
+    lab.tick()
+    lab.tick()
+    assert lab.error == "these are fixed"
+    gate.open()
+    run.result(WAIT)
+
+
+def test_final_figures_stay_whatever_looks_later(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    lab = BatchLab(session, requests=2, arrivals="staggered", interval_s=3600, output_tokens=50)
+    run = lab.run()
+    gate.let(2)
+    lab.stop()
+    gate.open()
+    run.result(WAIT)
+    status, figures = lab._status, lab._figures
+    assert status.startswith("■ 1 request · ")
+    run._done = False  # as a tick sees it between the last result and the end
+    lab.tick()
+    assert (lab._status, lab._figures) == (status, figures)
+
+
+def test_a_warm_up_that_is_stopped_is_none(
+    scripted_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jupyter_infer.engine.scripted.ScriptedEngine.bandwidth", lambda self: 1e10)
+    gate = Gate()
+    session = scripted_session(LONG, sleep=gate.sleep)
+    lab = BatchLab(session, requests=2, output_tokens=3)
+    run = lab.run()
+    gate.wait()
+    lab.stop()
+    gate.open()
+    assert run.result(WAIT) == []
+    assert (lab.state, run.warm) == ("stopped", None)
+
+
+def test_the_card_tells_what_was_measured_and_not_what_is_set_now(scripted_session: Callable[..., Session]) -> None:
+    lab = BatchLab(scripted_session(LONG), requests=2, output_tokens=5, sizes=[1, 3])
+    lab.sweep().result(WAIT)
+    lab.requests, lab.output_tokens = 4, 7
+    lab.run().result(WAIT)
+    lab.requests, lab.output_tokens = 64, 100
+    card = lab.static_html()
+    assert "4 requests of 64 in → 7 out, at once" in card
+    assert "Sweep: requests of 64 in → 5 out, at once" in card
+    assert "64 requests" not in card
+    assert lab._charts
+    assert lab._below.html
+    lab.prompt_tokens = 10**6
+    with pytest.raises(PromptError):
+        lab.run().result(WAIT)
+    assert lab._below.html == ""  # the chart of another run
 
 
 # Sweeps.
@@ -401,6 +537,10 @@ def test_a_growing_list_is_sent_in_parts_and_forgets_its_beginning() -> None:
     before = grown.parts
     grown.add([])
     assert grown.parts is before
+    late: Growing[int] = Growing(latest=4, recent=8, most=16)
+    late.add(list(range(100)))
+    assert [len(part) for part in late.parts] == [16, 0, 0]
+    assert late.forgotten == 84
 
 
 def test_what_is_sent_of_a_long_run_stays_small(

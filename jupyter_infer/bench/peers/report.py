@@ -85,7 +85,10 @@ def _median(found: Any) -> float | None:
 
 def _bandwidth(probes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the fastest that any probe read, in GB/s."""
-    fastest = {name: max((probe[name] for probe in probes), default=None) for name in ("sum_gbps", "matvec_gbps")}
+    fastest = {
+        name: max((found for probe in probes if (found := probe[name]) is not None), default=None)
+        for name in ("sum_gbps", "matvec_gbps")
+    }
     known = [value for value in fastest.values() if value is not None]
     return {"gbps": max(known, default=None), **fastest, "runs": list(probes)}
 
