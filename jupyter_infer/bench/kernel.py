@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,8 @@ from jupyter_infer.kernelspec import kernel_env
 __all__ = ["BenchKernel", "CellRun"]
 
 CELL_S = 600
+AFTERWARDS_S = 0.5  # in which a widget may still send what comes of a run's end
+OUTPUTS = ("stream", "display_data", "update_display_data", "execute_result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class BenchKernel:
                 break
             if kind == "error":
                 error = f"{content['ename']}: {content['evalue']}"
-            if kind in ("stream", "display_data", "update_display_data", "execute_result"):
+            if kind in OUTPUTS:
                 messages.append((time.monotonic() - begun, _size(content)))
             if kind == "stream" and content["name"] == "stdout":
                 stdout += content["text"]
@@ -83,9 +86,47 @@ class BenchKernel:
             raise RuntimeError(f"the cell {code.splitlines()[0]!r} failed: {error}")
         return CellRun(seconds, messages, stdout)
 
+    def show(self, widget: str) -> None:
+        """Count as a view of a widget, as a page does that shows it; a widget is known by its model's id."""
+        self._to_widget(widget, {"method": "update", "state": {"_view_count": 1}, "buffer_paths": []})
+
+    def press(self, widget: str, kind: str, payload: Mapping[str, Any]) -> CellRun:
+        """Ask a widget for something as its view does, and read what it sends until its state is ``"done"``.
+
+        Raises
+        ------
+        RuntimeError
+            If it refused, or failed.
+        """
+        begun = time.monotonic()
+        self._to_widget(widget, {"method": "custom", "content": {"kind": kind, "id": "1", "payload": dict(payload)}})
+        messages: list[tuple[float, int]] = []
+        seconds = None
+        while True:
+            try:
+                message = self._client.get_iopub_msg(timeout=CELL_S if seconds is None else AFTERWARDS_S)
+            except queue.Empty:
+                break
+            content, now = message["content"], time.monotonic() - begun
+            data = content.get("data", {}) if content.get("comm_id") == widget else {}
+            if data or message["msg_type"] in OUTPUTS:
+                messages.append((now, _size(content)))
+            error = data.get("content", {}).get("error") or data.get("state", {}).get("error")
+            if error:
+                raise RuntimeError(f"the widget refused or failed: {error}")
+            if seconds is None and data.get("state", {}).get("state") == "done":
+                seconds = now
+        if seconds is None:
+            raise RuntimeError(f"the widget was not done within {CELL_S} s")
+        return CellRun(seconds, messages, "")
+
     def value(self, expression: str) -> Any:
         """Return what a Python expression is in the kernel, by way of JSON."""
         return json.loads(self.run(f"import json; print(json.dumps({expression}))").stdout)
+
+    def _to_widget(self, widget: str, data: Mapping[str, Any]) -> None:
+        message = self._client.session.msg("comm_msg", {"comm_id": widget, "data": dict(data)})
+        self._client.shell_channel.send(message)
 
 
 def _size(content: Mapping[str, Any]) -> int:

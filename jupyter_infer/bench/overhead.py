@@ -3,6 +3,7 @@
 Both load on their own with the same settings, several times, because one load differs from the next. They forget
 their prefix cache before each run and take turns, the order changing with each pair. A run in the kernel is timed by
 the front end, from sending the cell to the kernel's "idle": it includes the cell's text, its messages and its chart. A
+run of a `Playground` that a front end shows is timed by that one, too, from sending the request to the state "done". A
 run of the bare loop is timed around the loop.
 """
 
@@ -89,10 +90,10 @@ def overhead_text(found: dict[str, Any]) -> str:
     """Return what was measured as a table."""
     made = found["synthetic"]
     lines = [
-        "%%infer in a kernel ÷ a bare loop, output tokens a second;",
+        "%%infer, and one request through a Playground that is shown, ÷ a bare loop, output tokens a second;",
         f"medians of {found['pairs']} pairs (lowest to highest), and all runs together",
         "",
-        f"  {'requests':>8}  {'ratio':<29}{'%%infer':>9}{'bare':>9}   most in a second",
+        f"  {'requests':>10}  {'ratio':<29}{'ours':>9}{'bare':>9}   most in a second",
     ]
     for name, runs in ((found["model"], found["runs"]), (f"{made['step_ms']:g} ms steps", made["runs"])):
         lines.append(name)
@@ -101,7 +102,7 @@ def overhead_text(found: dict[str, Any]) -> str:
             spread += f", {run['ratio_of_all']:.3f}"
             ours, bare = statistics.median(run["ours_tps"]), statistics.median(run["bare_tps"])
             peak = f"{run['peak_messages']} messages, {run['peak_bytes'] / 1e3:,.0f} kB"
-            lines.append(f"  {count:>8}  {spread:<29}{ours:>9,.1f}{bare:>9,.1f}   {peak}")
+            lines.append(f"  {count:>10}  {spread:<29}{ours:>9,.1f}{bare:>9,.1f}   {peak}")
     lines += ["", "decode speed of one --background request beside a busy cell ÷ beside an idle kernel"]
     for name, beside in (
         (found["model"], found["beside_busy_cell"]),
@@ -114,35 +115,74 @@ def overhead_text(found: dict[str, Any]) -> str:
 def _pairs(
     kernel: BenchKernel, bare: BareProcess, pairs: int, tokens: int, say: Say, what: str = "the engine"
 ) -> dict[str, Any]:
-    return {str(count): _pair_runs(kernel, bare, pairs, count, tokens, say, what) for count in BATCHES}
+    cells = {str(count): _cell_runs(kernel, bare, pairs, count, tokens, say, what) for count in BATCHES}
+    return {**cells, "playground": _playground_runs(kernel, bare, pairs, tokens, say, what)}
 
 
-def _pair_runs(
+def _cell_runs(
     kernel: BenchKernel, bare: BareProcess, pairs: int, count: int, tokens: int, say: Say, what: str
 ) -> dict[str, Any]:
     prompts = _prompts(count)
     kernel.run(f"prompts = {prompts!r}")
-    cells: list[CellRun] = []
+    line = f"%%infer --no-template -t 0 --ignore-eos --max-tokens {tokens}"
+
+    def ours() -> CellRun:
+        return kernel.run(f"{line} --prompts prompts\n" if count > 1 else f"{line}\n{prompts[0]}")
+
+    return _pair_runs(kernel, bare, ours, prompts, pairs, tokens, say, f"{what}, {count} at once")
+
+
+def _playground_runs(
+    kernel: BenchKernel, bare: BareProcess, pairs: int, tokens: int, say: Say, what: str
+) -> dict[str, Any]:
+    """Return the runs of one request through a `Playground` whose view is this process."""
+    asked = {"prompt": _prompts(1)[0], "temperature": 0, "max_tokens": tokens, "ignore_eos": True}
+    kernel.run("import jupyter_infer as ji; playground = ji.Playground(); display(playground)")
+    widget = kernel.value("playground.model_id")
+    kernel.show(widget)
+    if not kernel.value("playground._view_count"):
+        raise RuntimeError("the playground does not know that it is shown")
+    kernel.press(widget, "run", asked)
+    prompts = [kernel.value("playground.result.record.prompt")]  # as the model reads it: a playground has the template
+
+    def ours() -> CellRun:
+        return kernel.press(widget, "run", asked)
+
+    found = _pair_runs(kernel, bare, ours, prompts, pairs, tokens, say, f"{what}, in a playground")
+    kernel.run("playground.close()")
+    return found
+
+
+def _pair_runs(
+    kernel: BenchKernel,
+    bare: BareProcess,
+    ours: Callable[[], CellRun],
+    prompts: Sequence[str],
+    pairs: int,
+    tokens: int,
+    say: Say,
+    what: str,
+) -> dict[str, Any]:
+    runs: list[CellRun] = []
     bare_tps: list[float] = []
 
-    def ours() -> None:
+    def mine() -> None:
         kernel.run("%infer clear cache")
-        line = f"%%infer --no-template -t 0 --ignore-eos --max-tokens {tokens}"
-        cells.append(kernel.run(f"{line} --prompts prompts\n" if count > 1 else f"{line}\n{prompts[0]}"))
+        runs.append(ours())
 
     def theirs() -> None:
         done, seconds = bare.run(prompts, tokens)
-        if done != count * tokens:
-            raise RuntimeError(f"the bare loop gave {done} tokens, and {count * tokens} were asked for")
+        if done != len(prompts) * tokens:
+            raise RuntimeError(f"the bare loop gave {done} tokens, and {len(prompts) * tokens} were asked for")
         bare_tps.append(done / seconds)
 
     for pair in range(-1, pairs):  # the first one warms up and is not counted
-        say(f"{what}, {count} at once: {'warm-up' if pair < 0 else f'pair {pair + 1} of {pairs}'}")
-        for run in (ours, theirs) if pair % 2 == 0 else (theirs, ours):
+        say(f"{what}: {'warm-up' if pair < 0 else f'pair {pair + 1} of {pairs}'}")
+        for run in (mine, theirs) if pair % 2 == 0 else (theirs, mine):
             run()
-    ours_tps = [count * tokens / cell.seconds for cell in cells]
+    ours_tps = [len(prompts) * tokens / run.seconds for run in runs]
     ratios = [mine / other for mine, other in zip(ours_tps[1:], bare_tps[1:], strict=True)]
-    peaks = [cell.peak() for cell in cells]
+    peaks = [run.peak() for run in runs]
     made = {
         "ratios": ratios,
         "ours_tps": ours_tps[1:],

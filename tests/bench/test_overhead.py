@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_infer.bench.bare import BareProcess
 from jupyter_infer.bench.kernel import BenchKernel, CellRun
-from jupyter_infer.bench.overhead import _beside_busy_cell, _joined, _pair_runs, overhead_text
+from jupyter_infer.bench.overhead import _beside_busy_cell, _cell_runs, _joined, _playground_runs, overhead_text
 
 TOKENS = 12
 
@@ -25,12 +25,29 @@ def kernel() -> Iterator[BenchKernel]:
 def test_both_sides_run_every_token_of_every_pair(kernel: BenchKernel, count: int) -> None:
     said: list[str] = []
     with BareProcess({"synthetic": TOKENS}) as bare:
-        found = _pair_runs(kernel, bare, 3, count, TOKENS, said.append, "steps")
+        found = _cell_runs(kernel, bare, 3, count, TOKENS, said.append, "steps")
     assert len(found["ratios"]) == len(found["ours_tps"]) == len(found["bare_tps"]) == 3
     assert found["ratio"] == sorted(found["ratios"])[1] > 0
     assert said[0].endswith("warm-up")
     requests = kernel.value("[r.usage.output_tokens for r in __import__('jupyter_infer').current_session().history]")
     assert requests[-count:] == [TOKENS] * count
+
+
+def test_a_playground_that_is_shown_runs_every_token_of_every_pair(kernel: BenchKernel) -> None:
+    with BareProcess({"synthetic": TOKENS}) as bare:
+        found = _playground_runs(kernel, bare, 3, TOKENS, lambda line: None, "steps")
+    assert len(found["ratios"]) == len(found["ours_tps"]) == 3
+    assert found["ratio"] == sorted(found["ratios"])[1] > 0
+    assert 2 <= found["peak_messages"] <= 20
+    requests = kernel.value("[r.usage.output_tokens for r in __import__('jupyter_infer').current_session().history]")
+    assert requests[-5:] == [TOKENS] * 5  # the first one tells the prompt, the second one warms up
+    assert kernel.value("playground.shown") is False
+
+
+def test_a_widget_that_refuses_is_an_error(kernel: BenchKernel) -> None:
+    kernel.run("import jupyter_infer as ji; empty = ji.Playground()")
+    with pytest.raises(RuntimeError, match="the prompt is empty; write one, then run it"):
+        kernel.press(kernel.value("empty.model_id"), "run", {})
 
 
 def test_a_background_request_runs_beside_a_busy_cell_and_beside_none(kernel: BenchKernel) -> None:

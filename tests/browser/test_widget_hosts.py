@@ -101,6 +101,17 @@ def test_a_run_that_began_before_the_view_was_there_is_in_it_from_its_beginning(
     assert answer.text_content() == f"{HOSTILE} end"
 
 
+def test_runs_of_one_prompt_stay_apart(notebook: Notebook) -> None:
+    own = notebook.output(3).locator(".ji-playground")
+    own.get_by_role("button", name="Run", exact=True).click()
+    for number in (1, 2):
+        own.get_by_role("button", name=f"Compare run {number}").click(timeout=ANSWER_MS)
+    for number in (1, 2):
+        own.get_by_role("region", name=f"Answer of run {number}").wait_for()
+    for number in (1, 2):
+        own.get_by_role("button", name=f"Compare run {number}").click()
+
+
 def test_widgets_on_one_page_do_not_change_each_other_s_looks(notebook: Notebook) -> None:
     slider, shown = (notebook.output(2).locator(part) for part in (".ji-slider", ".ji-kv-map"))
     assert slider.bounding_box()["width"] > 0.8 * shown.bounding_box()["width"]
