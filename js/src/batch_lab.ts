@@ -12,7 +12,8 @@ import formSheet from "./lib/form.css";
 import { gantt } from "./lib/gantt";
 import { ownKeys } from "./lib/keys";
 import { requests } from "./lib/messages";
-import { all, type CleanUp, follow, type Host, onKernelGone } from "./lib/model";
+import { all, type CleanUp, follow, type Host } from "./lib/model";
+import { closeWhenGone, runState } from "./lib/run_state";
 import { saver } from "./lib/save";
 import { type Shares, sharesBar } from "./lib/shares";
 import type { Lane, Step } from "./lib/steps";
@@ -47,14 +48,6 @@ export interface BatchLab extends Asked {
 const STEPS = ["state", "_shown_run", "_lanes", "_settled", "_recent", "_latest", "_forgotten"] as const;
 const STATE = ["state", "error", "_stage", "_progress", "_status"] as const;
 
-const GONE = "kernel gone; run the cell again";
-const STATES: Record<string, string> = {
-  idle: "ready",
-  running: "running",
-  done: "done",
-  stopped: "stopped",
-  failed: "failed",
-};
 const CHARTS: Record<string, string> = {
   steps: "Steps",
   phases: "Phases",
@@ -73,7 +66,6 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
   const { save, bound } = saver(model, cleanUps);
   const view = acting(ask, spoken, save, () => drawState());
   const { act } = view;
-  const goingOn = () => ["loading", "running"].includes(model.get("state"));
 
   const fields = batchForm(model, bound, (limits) => view.tell("limits", { ...limits }), cleanUps);
   const asked = () => ({ ...fields.asked() });
@@ -87,13 +79,14 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
   );
   const stop = button("Stop", "End it; what was measured is kept", () => void act("stop"));
   const clear = button("Clear", "Take the run and the sweep away; the settings stay", () => void act("clear"));
-  const state = h("span", { class: "ji-value ji-now" });
-  const dot = h("span", { class: "ji-dot", "aria-hidden": "true" });
-  const bar = h("div", { class: "ji-line ji-bar" }, run, sweepIt, stop, clear);
-  bar.append(h("span", { class: "ji-item" }, dot, state));
+  const now = runState(model, view, spoken, [
+    [run, "idle"],
+    [sweepIt, "idle"],
+    [stop, "running"],
+    [clear, "idle"],
+  ]);
   const progress = h("div", { class: "ji-label ji-progress" });
-  const error = h("div", { class: "ji-error", "data-wrong": true });
-  const form = h("fieldset", { class: "ji-form" }, ...fields.elements, bar);
+  const form = h("fieldset", { class: "ji-form" }, ...fields.elements, now.bar);
 
   // What came of it.
   const engine = h("div", { class: "ji-line ji-engine", role: "group", "aria-label": "Model and engine" });
@@ -103,43 +96,20 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
   const points = sweep(cleanUps);
   const status = h("div", { class: "ji-label" });
   const charts = h("fieldset", { class: "ji-form" });
-  el.append(engine, form, progress, error, gauges.element, steps.element, shares.element, status, points.element);
+  el.append(engine, form, progress, now.error, gauges.element, steps.element, shares.element, status, points.element);
   el.append(charts, spoken.element);
 
-  let said = "";
   const drawState = () => {
-    const now = view.gone ? "gone" : model.get("state");
-    const stage = model.get("_stage");
-    const text =
-      now === "gone"
-        ? GONE
-        : now === "loading"
-          ? `loading the model${stage ? `: ${stage}` : ""}`
-          : (STATES[now] ?? now);
-    setAttributes(bar, { "data-state": now === "running" ? "busy" : now });
-    setText(state, text);
-    for (const [made, usable] of [
-      [run, !goingOn()],
-      [sweepIt, !goingOn()],
-      [stop, goingOn()],
-      [clear, !goingOn()],
-    ] as const) {
-      setAttributes(made, { "aria-disabled": usable ? false : "true" });
-    }
+    now.draw();
     setText(progress, view.gone ? "" : model.get("_progress"));
-    setText(error, view.saying || model.get("error"));
     setText(status, model.get("_status"));
-    if (said && said !== now) {
-      spoken.say(model.get("error") || text);
-    }
-    said = now;
   };
   const drawSteps = () =>
     steps.show({
       run: model.get("_shown_run"),
       steps: [...model.get("_settled"), ...model.get("_recent"), ...model.get("_latest")],
       lanes: model.get("_lanes"),
-      over: !goingOn(),
+      over: !now.goingOn(),
       forgotten: model.get("_forgotten"),
     });
   const drawCharts = () => {
@@ -174,17 +144,7 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
   follow(model, ["_limit", "_shares"], () => shares.set(model.get("_limit"), model.get("_shares")), cleanUps);
   follow(model, ["_points", "_knee"], () => points.show(model.get("_points"), model.get("_knee")), cleanUps);
   follow(model, ["_charts", "chart"], drawCharts, cleanUps);
-  onKernelGone(
-    model,
-    () => {
-      view.gone = true;
-      view.saying = "";
-      setAttributes(form, { disabled: true });
-      setAttributes(charts, { disabled: true });
-      drawState();
-    },
-    cleanUps,
-  );
+  closeWhenGone(model, view, [form, charts], drawState, cleanUps);
   return all(cleanUps);
 }
 

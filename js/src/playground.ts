@@ -3,7 +3,7 @@
 import { acting } from "./lib/acting";
 import { announcer } from "./lib/announce";
 import { SPEEDS, WAITS } from "./lib/bands";
-import { h, setAttributes, setText } from "./lib/dom";
+import { h, setText } from "./lib/dom";
 import { fact } from "./lib/facts";
 import { button, type Field, linesField, numberField, switchField, textField } from "./lib/fields";
 import formSheet from "./lib/form.css";
@@ -11,9 +11,10 @@ import { formatNs, formatRate, formatUsd, NOT_KNOWN } from "./lib/format";
 import { gauge } from "./lib/gauge";
 import { ownKeys } from "./lib/keys";
 import { requests } from "./lib/messages";
-import { all, type CleanUp, follow, type Host, onKernelGone } from "./lib/model";
+import { all, type CleanUp, follow, type Host } from "./lib/model";
 import { type Odds, WHOSE } from "./lib/odds";
 import { phasesBar } from "./lib/phases";
+import { closeWhenGone, runState } from "./lib/run_state";
 import { type Figures, type PastRun, runList, sideBySide, type WholeRun } from "./lib/runs";
 import { saver } from "./lib/save";
 import type { Shade } from "./lib/shade";
@@ -87,15 +88,6 @@ const SHOWN = [
 ] as const;
 const PAST = ["pinned", "compared", "_history", "_beside"] as const;
 
-const GONE = "kernel gone; run the cell again";
-const STATES: Record<string, string> = {
-  idle: "ready",
-  running: "running",
-  done: "done",
-  stopped: "stopped",
-  failed: "failed",
-};
-
 function render({ model, el }: Host<Playground>): CleanUp {
   const cleanUps: CleanUp[] = [];
   useTheme(el, "playground", formSheet, sheet);
@@ -107,7 +99,6 @@ function render({ model, el }: Host<Playground>): CleanUp {
   const asked = () => Object.fromEntries(ASKED.map((name) => [name, model.get(name)]));
   const view = acting(ask, spoken, save, () => drawState());
   const { act } = view;
-  const goingOn = () => ["loading", "running"].includes(model.get("state"));
 
   // What is asked.
   const prompt = textField("Prompt", "What to ask. Ctrl+Enter runs it.", bound("prompt"), 4);
@@ -185,18 +176,12 @@ function render({ model, el }: Host<Playground>): CleanUp {
       await copyText(reply.text);
     }
   });
-  const state = h("span", { class: "ji-value ji-now" });
-  const dot = h("span", { class: "ji-dot", "aria-hidden": "true" });
-  const bar = h(
-    "div",
-    { class: "ji-line ji-bar" },
-    run,
-    stop,
-    clear,
-    copy,
-    h("span", { class: "ji-item" }, dot, state),
-  );
-  const error = h("div", { class: "ji-error" });
+  const now = runState(model, view, spoken, [
+    [run, "idle"],
+    [stop, "running"],
+    [clear, "idle"],
+    [copy, "always"],
+  ]);
 
   const copied = h("textarea", {
     class: "ji-copied",
@@ -262,37 +247,12 @@ function render({ model, el }: Host<Playground>): CleanUp {
 
   const past = runList((kind, number, on) => void act(kind, { number, on }));
   const beside = sideBySide();
-  const form = h("fieldset", { class: "ji-form" }, prompt.element, fields[1]?.element ?? "", settings, bar);
+  const form = h("fieldset", { class: "ji-form" }, prompt.element, fields[1]?.element ?? "", settings, now.bar);
   const history = h("fieldset", { class: "ji-form" }, past.element);
-  el.append(engine, form, error, copied, answer.element, gauges, bars.element, status, history, beside.element);
+  el.append(engine, form, now.error, copied, answer.element, gauges, bars.element, status, history, beside.element);
   el.append(spoken.element);
 
-  let said = "";
-  const drawState = () => {
-    const now = view.gone ? "gone" : model.get("state");
-    const stage = model.get("_stage");
-    const text =
-      now === "gone"
-        ? GONE
-        : now === "loading"
-          ? `loading the model${stage ? `: ${stage}` : ""}`
-          : (STATES[now] ?? now);
-    setAttributes(bar, { "data-state": now === "running" ? "busy" : now });
-    setText(state, text);
-    for (const [made, usable] of [
-      [run, !goingOn()],
-      [stop, goingOn()],
-      [clear, !goingOn()],
-    ] as const) {
-      setAttributes(made, { "aria-disabled": usable ? false : "true" });
-    }
-    setText(error, view.saying || model.get("error"));
-    setAttributes(error, { "data-wrong": !view.saying.startsWith("copied") });
-    if (said && said !== now) {
-      spoken.say(model.get("error") || text);
-    }
-    said = now;
-  };
+  const drawState = () => now.draw();
   const drawRun = () => {
     drawState();
     const figures = model.get("_figures");
@@ -314,17 +274,7 @@ function render({ model, el }: Host<Playground>): CleanUp {
     beside.show(model.get("_beside"));
   };
   follow(model, PAST, drawPast, cleanUps);
-  onKernelGone(
-    model,
-    () => {
-      view.gone = true;
-      view.saying = "";
-      setAttributes(form, { disabled: true });
-      setAttributes(history, { disabled: true });
-      drawState();
-    },
-    cleanUps,
-  );
+  closeWhenGone(model, view, [form, history], drawState, cleanUps);
   return all(cleanUps);
 }
 

@@ -10,19 +10,17 @@ from typing import Any, ClassVar
 import traitlets
 
 from jupyter_infer.charts.labels import one_line as in_one_line
-from jupyter_infer.errors import ConfigError, EngineBusy, InferError
+from jupyter_infer.errors import ConfigError, InferError
 from jupyter_infer.records import EngineInfo
 from jupyter_infer.results import Results
 from jupyter_infer.session import Session
-from jupyter_infer.widgets._base import InferWidget
-from jupyter_infer.widgets._engine_facts import engine_facts
 from jupyter_infer.widgets._lab_charts import CHARTS, ChartPlace
 from jupyter_infer.widgets._lab_figures import NO_FIGURES, Point
 from jupyter_infer.widgets._lab_run import LabRun
 from jupyter_infer.widgets._lab_shown import LabShown
 from jupyter_infer.widgets._lab_words import asked_line
 from jupyter_infer.widgets._lab_workload import ARRIVALS, Workload
-from jupyter_infer.widgets._ticker import TICKER
+from jupyter_infer.widgets._running import RunningWidget
 
 __all__ = ["MOST_REQUESTS", "BatchLab"]
 
@@ -34,7 +32,7 @@ FIELDS = (*ASKED, *LIMITS, "sizes")
 """The traits that say what is asked."""
 
 
-class BatchLab(InferWidget):
+class BatchLab(RunningWidget[LabRun]):
     """Run requests together, change the scheduler's limits while they run, and see each step.
 
     All that can be done on the page can be done from Python: ``lab.requests = 16; lab.run(); lab.max_num_seqs = 4;
@@ -52,6 +50,7 @@ class BatchLab(InferWidget):
     """
 
     front_end: ClassVar[str] = "batch_lab"
+    called: ClassVar[str] = "lab"
 
     requests: int = traitlets.Int(8, min=1, max=MOST_REQUESTS).tag(sync=True)
     """Requests of a batch (int from 1 to 64, default 8)."""
@@ -75,14 +74,6 @@ class BatchLab(InferWidget):
     """Numbers of requests that a sweep goes through (list of int, default 1, 2, 4, 8, 16, 32)."""
     chart: str = traitlets.Enum(CHARTS, default_value=CHARTS[0]).tag(sync=True)
     """The chart below the lab once a run is over (str, one of those of `Result.chart` for one run; default "steps")."""
-    state: str = traitlets.Unicode("idle").tag(sync=True)
-    """What it does (str), set by itself: ``"idle"``, ``"loading"``, ``"running"``, ``"done"``, ``"stopped"`` or
-    ``"failed"``; default ``"idle"``."""
-    error: str = traitlets.Unicode().tag(sync=True)
-    """Why the last run gave nothing, in one line (str), set by itself; default empty."""
-
-    _engine = traitlets.List().tag(sync=True)  # pairs of label and value
-    _stage = traitlets.Unicode().tag(sync=True)
     _progress = traitlets.Unicode().tag(sync=True)
     _bounds = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
     _charts = traitlets.List().tag(sync=True)
@@ -100,16 +91,11 @@ class BatchLab(InferWidget):
     _status = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, session: Session | None = None, **traits: Any) -> None:
-        self._looking = threading.RLock()
-        self._run: LabRun | None = None
         self._shown_runs = LabShown()
-        self._count = 0
         self._taking: int | None = None  # the thread that sets fields together
-        self._engine_seen: object = None
         self._warm: EngineInfo | None = None
         self._below = ChartPlace()
         super().__init__(session=session, **traits)
-        self.tick()
 
     @traitlets.default("sizes")
     def _default_sizes(self) -> list[int]:
@@ -150,14 +136,6 @@ class BatchLab(InferWidget):
             raise ConfigError("a sweep needs sizes: lab.sizes = [1, 2, 4, 8]")
         values = {name: getattr(self, name) for name in ASKED}
         return self._begin([Workload(**{**values, "requests": size}) for size in dict.fromkeys(self.sizes)], sweep=True)
-
-    def stop(self) -> bool:
-        """Stop the run; what was answered is kept. Return whether one went on."""
-        run = self._run
-        if run is None or run.done:
-            return False
-        run.cancel()
-        return True
 
     def clear(self) -> None:
         """Take what was run away; what is asked stays.
@@ -212,29 +190,6 @@ class BatchLab(InferWidget):
             return None
         return super().handle(kind, payload)
 
-    def tick(self) -> bool:
-        """Look at the run and the engine, and send what has changed."""
-        with self._looking:
-            run = self._run
-            going_on = run is not None and not run.done  # first: nothing comes after the end
-            values: dict[str, Any] = {} if run is None else self._shown_runs.look(run, self.session)
-            status = self.session.status()
-            seen = (id(self.session), status.state == "loading", status.info)
-            if seen != self._engine_seen:
-                values["_engine"], self._engine_seen = engine_facts(self.session, status), seen
-                values["_bounds"] = (
-                    None
-                    if status.info is None
-                    else {
-                        "max_num_seqs": status.info.max_num_seqs,
-                        "max_num_batched_tokens": status.info.max_num_batched_tokens,
-                        "block_size": status.info.block_size,
-                        "kv_blocks_total": status.info.kv_blocks_total,
-                    }
-                )
-            self.push(**values)
-        return going_on
-
     def summary(self) -> str:
         """Return the lab in a line: the last run's status, or what would be asked."""
         return in_one_line(f"Batch lab · {self._status or self.error or asked_line(self.workload)}")
@@ -243,6 +198,11 @@ class BatchLab(InferWidget):
         """Return what is asked, what came of it and the points of a sweep on a card."""
         shown = {"_figures": self._figures, "_limit": self._limit}
         return self._shown_runs.card(self.summary(), self.workload, shown, self._points) + self._below.html
+
+    def close(self) -> None:
+        """Close it and the place of its charts."""
+        super().close()
+        self._below.output.close()
 
     def _ipython_display_(self) -> None:
         super()._ipython_display_()
@@ -266,16 +226,15 @@ class BatchLab(InferWidget):
             run.claim()
             self.push(**self._shown_runs.begin(run))
             self._below.clear()
-            self._run = run.begin()
-            self._count = run.number
-            self.tick()
-        if self.shown:
-            TICKER.add(self)  # it may rest
+            self._start(run)
         return run
 
-    def _check_idle(self, what: str) -> None:
-        if self._run is not None and not self._run.done:
-            raise EngineBusy(f"run {self._run.number} of this lab goes on; stop it, or wait, to {what}")
+    def _of_run(self, run: LabRun) -> dict[str, Any]:
+        return self._shown_runs.look(run, self.session)
+
+    def _of_engine(self, info: EngineInfo | None) -> Mapping[str, Any]:
+        names = (*LIMITS, "block_size", "kv_blocks_total")
+        return {"_bounds": None if info is None else {name: getattr(info, name) for name in names}}
 
     def _take(self, payload: Mapping[str, Any], names: tuple[str, ...]) -> None:
         """Set the fields as a view has them: what it set last may still be on its way."""

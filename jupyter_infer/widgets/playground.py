@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -10,18 +9,16 @@ from typing import Any, ClassVar
 import traitlets
 
 from jupyter_infer.charts.labels import one_line as in_one_line
-from jupyter_infer.errors import ConfigError, EngineBusy, InferError, PromptError
+from jupyter_infer.errors import ConfigError, InferError, PromptError
 from jupyter_infer.models import default_model_here
 from jupyter_infer.result import Result
 from jupyter_infer.session import Session
-from jupyter_infer.widgets._base import InferWidget
-from jupyter_infer.widgets._engine_facts import engine_facts
 from jupyter_infer.widgets._infer_cell import infer_cell
 from jupyter_infer.widgets._job_words import error_line, stage_line
 from jupyter_infer.widgets._playground_figures import NO_FIGURES, LiveFigures, final_figures
 from jupyter_infer.widgets._playground_rows import card_html, row_of, text_of
 from jupyter_infer.widgets._playground_run import PlaygroundRun
-from jupyter_infer.widgets._ticker import TICKER
+from jupyter_infer.widgets._running import RunningWidget
 from jupyter_infer.widgets._token_log import TokenLog
 
 __all__ = ["RUNS_KEPT", "Playground"]
@@ -36,7 +33,7 @@ FIELDS = ("prompt", "system", *VALUES, "stop_strings", "ignore_eos")
 """The traits that say what is asked."""
 
 
-class Playground(InferWidget):
+class Playground(RunningWidget[PlaygroundRun]):
     """Type a prompt, set the sampling values, run it, and see where each token's time went.
 
     All that can be done on the page can be done from Python: ``pg.prompt = "…"; pg.temperature = 0; pg.run();
@@ -52,6 +49,7 @@ class Playground(InferWidget):
     """
 
     front_end: ClassVar[str] = "playground"
+    called: ClassVar[str] = "playground"
 
     prompt: str = traitlets.Unicode().tag(sync=True)
     """What is asked (str, default empty)."""
@@ -82,14 +80,6 @@ class Playground(InferWidget):
     """Numbers of the runs that stay in the history (list of int, default none)."""
     compared: list[int] = traitlets.List(traitlets.Int()).tag(sync=True)
     """Numbers of the two runs that are shown side by side, or of the first of them (list of int, default none)."""
-    state: str = traitlets.Unicode("idle").tag(sync=True)
-    """What it does (str), set by itself: ``"idle"``, ``"loading"``, ``"running"``, ``"done"``, ``"stopped"`` or
-    ``"failed"``; default ``"idle"``."""
-    error: str = traitlets.Unicode().tag(sync=True)
-    """Why the last run gave nothing, in one line (str), set by itself; default empty."""
-
-    _engine = traitlets.List().tag(sync=True)  # pairs of label and value
-    _stage = traitlets.Unicode().tag(sync=True)
     _shown_run = traitlets.Int(0).tag(sync=True)  # whose answer the next six are
     _settled = traitlets.List().tag(sync=True)
     _recent = traitlets.List().tag(sync=True)
@@ -103,14 +93,9 @@ class Playground(InferWidget):
     _beside = traitlets.List().tag(sync=True)  # the runs that are compared
 
     def __init__(self, session: Session | None = None, **traits: Any) -> None:
-        self._looking = threading.RLock()
         self._runs: list[PlaygroundRun] = []
-        self._run: PlaygroundRun | None = None
-        self._count = 0
         self._forget_answer()
-        self._engine_seen: object = None
         super().__init__(session=session, **traits)
-        self.tick()
 
     @traitlets.default("_figures")
     def _no_figures(self) -> Mapping[str, Any]:
@@ -132,22 +117,11 @@ class Playground(InferWidget):
             self._check_idle("run again")
             if not self.prompt.strip():
                 raise PromptError("the prompt is empty; write one, then run it")
-            self._count += 1
             self._forget_answer()
-            run = PlaygroundRun(self._count, self.session, self.prompt, self.system, self.sampling, self._ended)
-            self._run = run.begin()
-            self.tick()
-        if self.shown:
-            TICKER.add(self)  # it may rest
+            number = self._count + 1
+            run = PlaygroundRun(number, self.session, self.prompt, self.system, self.sampling, self._ended)
+            self._start(run)
         return run
-
-    def stop(self) -> bool:
-        """Stop the run; what was answered is kept. Return whether one went on."""
-        run = self._run
-        if run is None or run.done:
-            return False
-        run.cancel()
-        return True
 
     def clear(self) -> None:
         """Take the answer and its figures away; what is asked and the history stay.
@@ -220,19 +194,6 @@ class Playground(InferWidget):
         setattr(self, name, [*others, number] if payload.get("on") else others)
         return None
 
-    def tick(self) -> bool:
-        """Look at the run and the engine, and send what has changed."""
-        with self._looking:
-            run = self._run
-            going_on = run is not None and not run.done  # first: nothing comes after the end
-            values: dict[str, Any] = {} if run is None else self._of_run(run)
-            status = self.session.status()
-            seen = (id(self.session), status.state == "loading", status.info)
-            if seen != self._engine_seen:
-                values["_engine"], self._engine_seen = engine_facts(self.session, status), seen
-            self.push(**values)
-        return going_on
-
     def summary(self) -> str:
         """Return the playground in a line: the model, and the last run's status or the state."""
         model = self._engine[0][1] if self._engine else ""
@@ -243,10 +204,6 @@ class Playground(InferWidget):
         return card_html(self.summary(), self._run, self.prompt, self.system, self.sampling, self._history)
 
     # How.
-
-    def _check_idle(self, what: str) -> None:
-        if self._run is not None and not self._run.done:
-            raise EngineBusy(f"run {self._run.number} of this playground goes on; stop it, or wait, to {what}")
 
     def _forget_answer(self) -> None:
         self._tokens, self._events_seen = TokenLog(), 0

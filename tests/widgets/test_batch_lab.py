@@ -522,6 +522,15 @@ def test_the_knee_is_the_smallest_batch_with_almost_the_highest_throughput(rates
 # What is sent.
 
 
+def test_a_lab_that_is_closed_takes_the_place_of_its_charts_along(session: Session) -> None:
+    lab = BatchLab(session, requests=1)
+    lab.run().result(WAIT)
+    lab.close()
+    assert lab._below.output.comm is None
+    lab.run().result(WAIT)  # from Python it can go on
+    assert lab.result is not None
+
+
 def test_a_growing_list_is_sent_in_parts_and_forgets_its_beginning() -> None:
     grown: Growing[int] = Growing(latest=4, recent=8, most=16)
     parts = set()
