@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.browser.conftest import ANSWER_MS, Notebook
 from tests.browser.looks import findings
 from tests.browser.test_widget_hosts import CELLS as WIDGETS
-from tests.browser.test_widget_hosts import NAMES, errors, still
+from tests.browser.test_widget_hosts import LAB, NAMES, errors, still
 
 CELLS = ["%load_ext jupyter_infer", "%%infer -t 0 --max-tokens 12\nWhy is the sky blue?", "%infer unload"]
 
@@ -27,11 +27,11 @@ def test_a_cell_in_notebook_7(open_notebook: Callable[..., Notebook]) -> None:
 
 
 def test_the_widgets_in_notebook_7(open_notebook: Callable[..., Notebook]) -> None:
-    notebook = open_notebook("seven-widgets", WIDGETS, app="notebook")
-    for index in range(len(WIDGETS)):
+    notebook = open_notebook("seven-widgets", [*WIDGETS, LAB], app="notebook")
+    for index in range(len(WIDGETS) + 1):
         notebook.run(index)
         notebook.finished(index)
-    for index, name in NAMES.items():
+    for index, name in {**NAMES, len(WIDGETS): "batch-lab"}.items():
         notebook.cell(index).scroll_into_view_if_needed()
         own = notebook.output(index).locator(f".ji-{name}")
         own.get_by_role("group").first.wait_for()
@@ -43,4 +43,5 @@ def test_the_widgets_in_notebook_7(open_notebook: Callable[..., Notebook]) -> No
     own.get_by_text("256 out").first.wait_for(timeout=ANSWER_MS)
     assert own.get_by_role("region", name="Answer", exact=True).text_content() == "word " * 256
     notebook.screenshot("notebook7-widgets")
+    notebook.output(len(WIDGETS)).locator(".js-plotly-plot").first.wait_for(timeout=ANSWER_MS)
     assert errors(notebook.errors) == []

@@ -37,6 +37,7 @@ CELLS = [
     "pg = ji.Playground(fake, prompt='hostile ' + hostile)\ndisplay(pg)\nrun = pg.run()",  # before it has a view
     "print(run.result().finish_reason, pg.state)",
 ]
+LAB = "lab = ji.BatchLab(fake, requests=3, output_tokens=5)\ndisplay(lab)\nlab.run().result()\nprint(lab.state)"
 SHOWN = {1: "scripted · idle · 0 running", 2: "KV cache: 0 of 256 blocks in use", 3: "Playground · ✓ scripted"}
 NAMES = {1: "engine-status", 2: "kv-map", 3: "playground"}
 HINT = "As it was when its last run ended"
@@ -295,3 +296,34 @@ def test_executed_without_a_page_it_runs_and_keeps_its_last_static_form(
     assert len(book.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]) == 6  # with their layouts
     # What follows a session says how it was when it was shown, for nothing made the kernel look again since.
     shows_static_forms(page_of(executed), {1: "fake · unloaded", 2: "No model is loaded", 3: SHOWN[3]})
+
+
+def test_a_lab_keeps_its_figures_and_its_chart_in_the_file(
+    lab: Lab, open_notebook: Callable[..., Notebook], page_of: Callable[[Path], Page]
+) -> None:
+    notebook = open_notebook("hosts-lab", [SETUP, LAB])
+    for index in range(2):
+        notebook.run(index)
+        notebook.finished(index)
+    notebook.output(1).locator(".js-plotly-plot").first.wait_for(timeout=ANSWER_MS)  # below the lab
+    still(notebook, 1).wait_for(state="hidden")
+    notebook.save()
+    saved = lab.root / "hosts-lab.ipynb"
+    outputs = nbformat.read(saved, as_version=4).cells[1].outputs
+    view, static, charts, printed = outputs
+    assert printed.text == "done\n"
+    assert "application/vnd.jupyter.widget-view+json" in view.data
+    assert "application/vnd.jupyter.widget-view+json" in charts.data
+    assert "Batch lab · ✓ 3 requests · 192 in → 15 out" in static.data["text/plain"]
+    for part in ("3 requests of 64 in → 5 out, at once", "imited", "steps in"):  # and the chart's own sentence
+        assert part in static.data["text/html"].replace("\u00a0", " ")
+    shutil.copy(saved, lab.root / "hosts-lab-again.ipynb")
+    again = open_notebook("hosts-lab-again")
+    again.cell(1).scroll_into_view_if_needed()
+    still(again, 1).get_by_text("Batch lab").first.wait_for()
+    assert findings(still(again, 1)) == []
+    again.screenshot("hosts-lab-reopened")
+    assert errors(again.errors) == []
+    page = page_of(saved)
+    assert "✓ 3 requests" in page.locator(".jp-CodeCell").nth(1).inner_text().replace("\u00a0", " ")
+    assert page.met == []  # type: ignore[attr-defined]
