@@ -29,11 +29,11 @@ class ChartPlace:
         """The chart without a script."""
         self._drawing = threading.RLock()
 
-    def draw(self, results: Results, kind: str) -> None:
-        """Show a chart; one that cannot be drawn says why in a line."""
+    def draw(self, results: Results, kind: str, title: str) -> None:
+        """Show a chart under a line of its own; one that cannot be drawn says why in a line."""
         with self._drawing:
             try:
-                self._set(results.chart(kind)._repr_mimebundle_())
+                self._set(results.chart(kind, title=title)._repr_mimebundle_())
             except InferError as error:
                 self._set({"text/plain": f"{type(error).__name__}: {error}"})
 

@@ -18,7 +18,7 @@ from jupyter_infer.widgets._lab_charts import CHARTS, ChartPlace
 from jupyter_infer.widgets._lab_figures import NO_FIGURES, Point
 from jupyter_infer.widgets._lab_run import LabRun
 from jupyter_infer.widgets._lab_shown import LabShown
-from jupyter_infer.widgets._lab_words import asked_line
+from jupyter_infer.widgets._lab_words import asked_line, status_line
 from jupyter_infer.widgets._lab_workload import ARRIVALS, Workload
 from jupyter_infer.widgets._running import RunningWidget
 
@@ -264,7 +264,7 @@ class BatchLab(RunningWidget[LabRun]):
     def _draw(self) -> None:
         """Draw the chart below; of a sweep, of its last batch."""
         if (results := self.result) is not None and self._charts:
-            self._below.draw(results, self.chart)
+            self._below.draw(results, self.chart, status_line(results))
 
     @traitlets.validate("interval_s")
     def _check_interval(self, proposal: Mapping[str, Any]) -> float:

@@ -230,12 +230,13 @@ def test_a_sweep_grows_a_curve_and_a_table(notebook: Notebook) -> None:
     press(notebook, "Sweep")
     wait_for(notebook, "lab.querySelector('.ji-progress').textContent.startsWith('sweep: ')")
     state(notebook, "running")
-    wait_for(notebook, "lab.querySelectorAll('tbody tr').length === 1")
+    wait_for(notebook, "[1, 2].includes(lab.querySelectorAll('tbody tr').length)")  # while it goes on
     for view in (0, 1):
         state(notebook, "done", view)
         wait_for(notebook, "lab.querySelectorAll('.ji-point').length === 3", view)
     assert own.get_by_role("rowheader").count() == 3
-    assert own.locator(".ji-knee").count() == 1
+    # Whether three batches show a knee is the machine's to say.
+    assert own.locator(".ji-knee").count() == own.get_by_role("rowheader", name="(knee)").count()
     row = own.get_by_role("row").nth(2)
     row.focus()
     assert own.locator(".ji-sweep .ji-detail").inner_text().startswith("2 requests: ")

@@ -139,7 +139,8 @@ def test_a_run_asks_a_batch_and_shows_what_it_gave(scripted_session: Callable[..
     assert lab._charts == ["steps", "phases", "tokens", "cost", "kv"]
     (shown,) = lab._below.output.outputs
     assert "application/vnd.plotly.v1+json" in shown["data"]
-    assert "3 requests" in lab.static_html()
+    assert lab.static_html().count("✓ 3 requests") == 2  # of the lab, and of the chart below it
+    assert "truncated" not in lab.static_html()
 
 
 def test_the_first_run_tells_the_load_and_a_second_one_is_refused(gated: tuple[Session, Gate]) -> None:
