@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
@@ -92,7 +93,9 @@ def live_figures(trace: LabTrace, info: EngineInfo, price: MachinePrice, now_ns:
     """Return the figures of a workload so far."""
     elapsed = max(0, now_ns - trace.asked.begun_ns)
     tokens = sum(lane.tokens for lane in trace.lanes)
-    ttfts, tpots = [lane.ttft_ns for lane in trace.lanes], [lane.tpot_ns for lane in trace.lanes]
+    # Who waits for a first token has a TTFT that is larger than all that are known.
+    ttfts = [lane.ttft_ns or math.inf for lane in trace.lanes if lane.arrival_ns is not None and lane.open_or_answered]
+    tpots = [lane.tpot_ns for lane in trace.lanes]
     free = None if trace.last is None else trace.last.kv_blocks_free
     return {
         "elapsed_ns": elapsed,
@@ -193,7 +196,12 @@ def why(run: Run, limit: Bottleneck | None) -> str:
             f"What limited it is not known yet: {_share(shares[first])} of the time cannot be divided, because too few "
             "different steps were seen; run other numbers of requests, or a sweep."
         )
-    said = f"Limited by {CALLED[first]}: {KINDS[first]}, {_share(shares[first])} of the time"
+    if rest and rest[0] != "model" and shares[rest[0]] >= ALMOST * shares[first]:  # which is ahead is chance
+        second, *rest = rest
+        both = f"{_share(shares[first])} and {_share(shares[second])}"
+        said = f"Limited by {CALLED[first]} and {CALLED[second]}, about equally: {both} of the time"
+    else:
+        said = f"Limited by {CALLED[first]}: {KINDS[first]}, {_share(shares[first])} of the time"
     if others := [f"{CALLED[kind]} {_share(shares[kind])}" for kind in rest if shares[kind] >= 0.01]:
         said += f"; {', '.join(others)}"
     if limit.bandwidth is not None and ({"bandwidth", "host"} & shares.keys()):
@@ -208,7 +216,7 @@ def _most_blocks(run: Run) -> int | None:
 
 
 def _share(part: float) -> str:
-    return format_share(part, 1.0)
+    return format_share(part, 1.0).replace(" ", "\u00a0")  # a line does not break there
 
 
 def _usd_per_million(price: MachinePrice, elapsed_ns: int | None, tokens: int) -> float | None:
@@ -218,13 +226,20 @@ def _usd_per_million(price: MachinePrice, elapsed_ns: int | None, tokens: int) -
 
 
 def _percentile(values: Iterable[float | None], part: float) -> float | None:
-    """Return the value below which a part of the known ones lies, between two neighbours if need be."""
+    """Return the value below which a part of the known ones lies, between two neighbours if need be.
+
+    None if it is not known yet, because those above a known part are infinite.
+    """
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
     if part == 0.5:
-        return statistics.median(known)
+        return _finite(statistics.median(known))
     at = part * (len(known) - 1)
     low = int(at)
     high = min(low + 1, len(known) - 1)
-    return known[low] + (at - low) * (known[high] - known[low])
+    return _finite(known[low] if at == low else known[low] + (at - low) * (known[high] - known[low]))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

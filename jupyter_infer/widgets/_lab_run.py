@@ -27,6 +27,7 @@ WARM_UPS = tuple(Workload(count, prompt_tokens=16, output_tokens=4) for count in
 
 _running: weakref.WeakValueDictionary[int, LabRun] = weakref.WeakValueDictionary()  # by id of their session
 _claiming = threading.Lock()
+_warm: weakref.WeakKeyDictionary[Session, EngineInfo] = weakref.WeakKeyDictionary()  # the engine that is warmed up
 
 
 class Asked:
@@ -52,6 +53,12 @@ class Asked:
             if isinstance(handle, RequestHandle):
                 handle.cancel()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody has ended one of those that have arrived."""
+        kept = [handle.kept for handle in self.handles if isinstance(handle, RequestHandle)]
+        return any(result is not None and "abort" in result.finish_reason for result in kept)
+
     def results(self) -> Results:
         """Wait for all and return what they gave; what the engine refuses is `Refused`, and the others run."""
         return Results([_given(handle) for handle in self.handles])
@@ -76,8 +83,6 @@ class LabRun(Job[list[Results]]):
         Called once, on the run's own thread, when it is over.
     sweep
         Whether it is a sweep, in which a workload that did not come to its end is not counted.
-    warm
-        The engine that an earlier run warmed up; another one is first.
     """
 
     kind = "lab"
@@ -92,12 +97,9 @@ class LabRun(Job[list[Results]]):
         measured: Callable[[LabRun, Results], object] = lambda run, results: None,
         ended: Callable[[LabRun], object] = lambda run: None,
         sweep: bool = False,
-        warm: EngineInfo | None = None,
     ) -> None:
         super().__init__(number, session, ended)
         self.workloads, self.is_sweep = tuple(workloads), sweep
-        self.warm = warm
-        """The engine that is warmed up."""
         self.info: EngineInfo | None = None
         """The engine that is asked, once it is loaded."""
         self.asked: Asked | None = None
@@ -123,7 +125,10 @@ class LabRun(Job[list[Results]]):
         with _claiming:
             other = _running.get(id(self.session))
             if other is not None and not other.done:
-                raise EngineBusy("another batch lab of this session runs; stop it, or wait, then run again")
+                raise EngineBusy(
+                    "another batch lab of this session runs; stop it, or wait, then run again; if it is on no page any "
+                    "more, type %infer stop"
+                )
             _running[id(self.session)] = self
 
     def limit(self) -> None:
@@ -148,7 +153,7 @@ class LabRun(Job[list[Results]]):
     def state(self) -> str:
         """What it does: ``"loading"``, ``"running"``, ``"done"``, ``"stopped"`` or ``"failed"``."""
         if not self.done:
-            return "loading" if self.asked is None else "running"
+            return "loading" if self.info is None else "running"
         if self.error is not None and not self.stopping:
             return "failed"
         return "stopped" if self.stopping or any(map(_aborted, self.kept or ())) else "done"
@@ -189,13 +194,13 @@ class LabRun(Job[list[Results]]):
                 )
 
     def _warm_up(self) -> None:
-        """Ask what is not counted, unless this engine was asked before, or computes nothing."""
-        if self.bandwidth is None or self.info == self.warm:
+        """Ask what is not counted, unless a lab did so since the load, or the engine computes nothing."""
+        if self.bandwidth is None or self.info is None or self.info == _warm.get(self.session):
             return
         for workload in WARM_UPS:
             self._ask(workload)
         if not self.stopping:
-            self.warm = self.info
+            _warm[self.session] = self.info
 
     def _ask(self, workload: Workload) -> Results:
         """Ask a workload as its requests arrive, and wait for its end."""
@@ -230,6 +235,9 @@ class LabRun(Job[list[Results]]):
             if self._stopped.wait(max(0.0, (asked.begun_ns + due_ns - time.monotonic_ns()) / 1e9)):
                 return
             self._check_engine()
+            if asked.stopped:  # by a cell: what has not arrived does not come any more
+                self.cancel()
+                return
             try:
                 asked.take(self.session.submit(prompt, **options))
             except PromptError as error:

@@ -15,7 +15,7 @@ from jupyter_infer.widgets._job_words import error_line, stage_line
 from jupyter_infer.widgets._lab_figures import NO_FIGURES, Point, final_figures, knee, live_figures, points_of, why
 from jupyter_infer.widgets._lab_run import Asked, LabRun
 from jupyter_infer.widgets._lab_trace import LabTrace
-from jupyter_infer.widgets._lab_words import card_html, progress_line, status_line
+from jupyter_infer.widgets._lab_words import asked_line, card_html, progress_line, status_line
 from jupyter_infer.widgets._lab_workload import Workload
 
 __all__ = ["LabShown"]
@@ -35,6 +35,7 @@ class LabShown:
         self._taken: Asked | None = None  # whose final figures are shown
         self._swept: list[tuple[int, Run]] = []
         self._sweep: Workload | None = None
+        self._over: LabRun | None = None  # whose end is shown, and after which nothing of it changes
 
     def begin(self, run: LabRun) -> Values:
         """Return what is shown as a run begins; the points of a sweep stay until the next sweep."""
@@ -42,7 +43,7 @@ class LabShown:
         if not run.is_sweep:
             return {"_charts": []}
         self._swept, self._sweep = [], run.workloads[0]
-        return {"_charts": [], "_points": [], "_knee": None}
+        return {"_charts": [], "_points": [], "_knee": None, "_swept": asked_line(self._sweep, several=True)}
 
     def clear(self) -> Values:
         """Return what is shown of nothing."""
@@ -55,11 +56,14 @@ class LabShown:
             "_charts": [],
             "_points": [],
             "_knee": None,
+            "_swept": "",
             **_nothing(),
         }
 
     def look(self, run: LabRun, session: Session) -> Values:
         """Return what is shown of a run that goes on, or has just ended."""
+        if run is self._over:
+            return {}
         error, state = run.error or run.refusal, run.state
         values: Values = {
             "state": state,
@@ -85,7 +89,7 @@ class LabShown:
             "_forgotten": trace.steps.forgotten > 0,
         }
         if asked is not self._taken:
-            figures = live_figures(trace, info, session.price, time.monotonic_ns())
+            figures = live_figures(trace, info, session.price, trace.over_ns or time.monotonic_ns())
             values |= {"_limit": "", "_shares": {}, "_status": "", "_figures": dict(figures)}
         return values
 
@@ -108,9 +112,12 @@ class LabShown:
 
     def ended(self, run: LabRun, figures: Mapping[str, Any]) -> Values:
         """Return what is shown at the end of a run; `figures` are those that are."""
+        self._over = run
         if run.asked is None or run.asked is self._taken:
             return {}
-        # It came to no end that counts: nothing runs and waits any more, and no time goes on.
+        if run.asked.workload not in run.workloads:  # a warm-up, which is nobody's result
+            return _nothing()
+        # It came to no end that counts: nothing runs and waits any more.
         return {"_figures": {**figures, "running": None, "waiting": None, "pool_used": None}}
 
     def card(self, title: str, wanted: Workload, shown: Values, points: list[Point]) -> str:

@@ -54,6 +54,11 @@ class Lane:
         return found
 
     @property
+    def open_or_answered(self) -> bool:
+        """Whether it has a first token, or may still get one."""
+        return self.first_ns is not None or self.end_ns is None
+
+    @property
     def ttft_ns(self) -> int | None:
         """Arrival → first token."""
         return None if self.first_ns is None or self.arrival_ns is None else self.first_ns - self.arrival_ns
@@ -116,10 +121,17 @@ class LabTrace:
                     self._lane_of[handle.request_id] = number
                 else:
                     lane.end_ns = lane.arrival_ns
-        self.steps.add([self._entry(step) for step in self._new(steps)])
         for lane in self.lanes:
             if lane.end_ns is None:
                 lane.look()
+        over_ns = self.over_ns  # what the engine does afterwards is not of this workload
+        self.steps.add([self._entry(s) for s in self._new(steps) if over_ns is None or s.start_ns < over_ns])
+
+    @property
+    def over_ns(self) -> int | None:
+        """When the last of its requests ended; None while one is open, or has not arrived."""
+        ends = [lane.end_ns for lane in self.lanes]
+        return None if None in ends else max((end for end in ends if end is not None), default=None)
 
     def lane_entries(self) -> list[list[Any]]:
         """Return the lanes as views get them: name, µs of arrival and end, tokens, state."""

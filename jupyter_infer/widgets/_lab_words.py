@@ -35,11 +35,20 @@ def asked_line(workload: Workload, *, several: bool = False) -> str:
 def progress_line(run: LabRun) -> str:
     """Return how far a run is, where there is more than one workload."""
     asked, count = run.asked, len(run.workloads)
+    warms_up = asked is not None and asked.workload not in run.workloads
+    if run.done and warms_up:
+        return "stopped while warming up" if run.stopping else ""
     if run.done:
-        return f"sweep: {run.measured} of {count} sizes" if run.is_sweep and run.measured < count else ""
-    if asked is None:
+        if not run.is_sweep or run.measured == count:
+            return ""
+        cut = run.stopping and asked is not None and run.workloads.index(asked.workload) == run.measured
+        shown = f"; shown is the one that was stopped, of {_requests(asked.workload.requests)}" if cut and asked else ""
+        return f"sweep: {run.measured} of {count} sizes{shown}"
+    if run.info is None:
         return ""
-    if asked.workload not in run.workloads:
+    if asked is None:
+        return "preparing the prompts"
+    if warms_up:
         return "warming up; not counted"
     if not run.is_sweep:
         return ""

@@ -36,8 +36,8 @@ class BatchLab(RunningWidget[LabRun]):
     """Run requests together, change the scheduler's limits while they run, and see each step.
 
     All that can be done on the page can be done from Python: ``lab.requests = 16; lab.run(); lab.max_num_seqs = 4;
-    lab.result; lab.sweep(); lab.points``. A model loads with the first run, which also asks three small batches that
-    are not counted, because the first steps after a load pay for more than later ones. One run goes on at a time;
+    lab.result; lab.sweep(); lab.points``. A model loads with the first run. The first run after a load also asks three
+    small batches that are not counted, because the first steps pay for more than later ones. One run goes on at a time;
     another one is refused until it is over or stopped. The two limits hold while a run of the lab goes on, for all that
     the engine does; afterwards it has those of its load again.
 
@@ -70,7 +70,7 @@ class BatchLab(RunningWidget[LabRun]):
     """Requests in the running batch at most, changed live in a run (int or None, default None: as loaded)."""
     max_num_batched_tokens: int | None = traitlets.Int(None, allow_none=True, min=1).tag(sync=True)
     """Token budget of a step, changed live in a run (int or None, default None: as loaded)."""
-    sizes: list[int] = traitlets.List(traitlets.Int(min=1, max=MOST_REQUESTS)).tag(sync=True)
+    sizes: list[int] = traitlets.List().tag(sync=True)
     """Numbers of requests that a sweep goes through (list of int, default 1, 2, 4, 8, 16, 32)."""
     chart: str = traitlets.Enum(CHARTS, default_value=CHARTS[0]).tag(sync=True)
     """The chart below the lab once a run is over (str, one of those of `Result.chart` for one run; default "steps")."""
@@ -86,6 +86,7 @@ class BatchLab(RunningWidget[LabRun]):
     _figures = traitlets.Dict().tag(sync=True)
     _limit = traitlets.Unicode().tag(sync=True)
     _shares = traitlets.Dict().tag(sync=True)
+    _swept = traitlets.Unicode().tag(sync=True)  # what the sweep of the points asks
     _points = traitlets.List().tag(sync=True)
     _knee = traitlets.Int(None, allow_none=True).tag(sync=True)
     _status = traitlets.Unicode().tag(sync=True)
@@ -93,7 +94,6 @@ class BatchLab(RunningWidget[LabRun]):
     def __init__(self, session: Session | None = None, **traits: Any) -> None:
         self._shown_runs = LabShown()
         self._taking: int | None = None  # the thread that sets fields together
-        self._warm: EngineInfo | None = None
         self._below = ChartPlace()
         super().__init__(session=session, **traits)
 
@@ -221,7 +221,6 @@ class BatchLab(RunningWidget[LabRun]):
                 measured=self._take_in,
                 ended=self._ended,
                 sweep=sweep,
-                warm=self._warm,
             )
             run.claim()
             self.push(**self._shown_runs.begin(run))
@@ -254,7 +253,6 @@ class BatchLab(RunningWidget[LabRun]):
     def _ended(self, run: LabRun) -> None:
         """Show the end of a run; called on the run's thread."""
         with self._looking:
-            self._warm = run.warm
             self.tick()
             charts = list(CHARTS) if self._shown_runs.measured else []
             self.push(_charts=charts, **self._shown_runs.ended(run, self._figures))
@@ -265,6 +263,14 @@ class BatchLab(RunningWidget[LabRun]):
         """Draw the chart below; of a sweep, of its last batch."""
         if (results := self.result) is not None and self._charts:
             self._below.draw(results, self.chart, status_line(results))
+
+    @traitlets.validate("sizes")
+    def _check_sizes(self, proposal: Mapping[str, Any]) -> list[int]:
+        value: list[Any] = proposal["value"]
+        for size in value:
+            if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST_REQUESTS:
+                raise traitlets.TraitError(f"sizes: whole numbers from 1 to {MOST_REQUESTS}; got {size!r}")
+        return value
 
     @traitlets.validate("interval_s")
     def _check_interval(self, proposal: Mapping[str, Any]) -> float:

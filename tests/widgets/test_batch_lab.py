@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 import traitlets
 
+from jupyter_infer.bottleneck import Bottleneck
 from jupyter_infer.engine.scripted import Script
 from jupyter_infer.errors import ConfigError, EngineBusy, EngineFailed, PromptError
 from jupyter_infer.records import Limits
+from jupyter_infer.run import Run, RunHeader
 from jupyter_infer.session import Session
 from jupyter_infer.widgets import BatchLab
 from jupyter_infer.widgets._growing import Growing
-from jupyter_infer.widgets._lab_figures import knee
+from jupyter_infer.widgets._lab_figures import knee, why
 from jupyter_infer.widgets._lab_run import LabRun
 from jupyter_infer.widgets._lab_workload import Workload
 from tests.gate import WAIT, Gate
@@ -200,7 +202,8 @@ def test_limits_are_changed_while_it_runs_and_are_the_engines_own_afterwards(gat
         ("interval_s", float("nan"), "seconds above 0"),
         ("max_num_seqs", 257, "at most 256, which was loaded; for more, type %infer load --max-num-seqs N"),
         ("max_num_batched_tokens", 0, "1"),
-        ("sizes", [1, 65], "64"),
+        ("sizes", [1, 65], "sizes: whole numbers from 1 to 64; got 65"),
+        ("sizes", ["2"], "sizes: whole numbers from 1 to 64; got '2'"),
         ("chart", "pie", "steps"),
     ],
 )
@@ -322,6 +325,8 @@ def test_an_engine_that_breaks_ends_the_run_and_nothing_runs_on(scripted_session
     figures = lab._figures
     assert (figures["running"], figures["waiting"], figures["pool_used"]) == (None, None, None)
     assert figures["output_tokens"] > 0
+    lab.tick()
+    assert lab._figures == figures  # no time goes on
     assert session.status().open_requests == 0
 
 
@@ -380,8 +385,12 @@ def test_final_figures_stay_whatever_looks_later(gated: tuple[Session, Gate]) ->
     lab.stop()
     gate.open()
     run.result(WAIT)
-    status, figures = lab._status, lab._figures
+    status, figures, steps = lab._status, lab._figures, steps_of(lab)
     assert status.startswith("■ 1 request · ")
+    session.generate("of somebody else", max_tokens=9)
+    lab.tick()
+    assert (lab._status, lab._figures, steps_of(lab)) == (status, figures, steps)
+    lab._shown_runs._over = None
     run._done = False  # as a tick sees it between the last result and the end
     lab.tick()
     assert (lab._status, lab._figures) == (status, figures)
@@ -399,7 +408,10 @@ def test_a_warm_up_that_is_stopped_is_none(
     lab.stop()
     gate.open()
     assert run.result(WAIT) == []
-    assert (lab.state, run.warm) == ("stopped", None)
+    assert (lab.state, lab._progress) == ("stopped", "stopped while warming up")
+    assert (lab._lanes, lab._figures["throughput"], lab._status) == ([], None, "")  # it was nobody's result
+    lab.run().result(WAIT)
+    assert len(session.history) == 8 + 8 + 4 + 1 + 2  # so the next run does it
 
 
 def test_the_card_tells_what_was_measured_and_not_what_is_set_now(scripted_session: Callable[..., Session]) -> None:
@@ -418,6 +430,47 @@ def test_the_card_tells_what_was_measured_and_not_what_is_set_now(scripted_sessi
     with pytest.raises(PromptError):
         lab.run().result(WAIT)
     assert lab._below.html == ""  # the chart of another run
+
+
+def test_who_waits_for_a_first_token_counts_in_the_ttft(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    lab = BatchLab(session, requests=4, output_tokens=3, max_num_seqs=1)
+    run = lab.run()
+    gate.let(1)
+    lab.tick()
+    assert (lab._figures["ttft_p50_ns"], lab._figures["ttft_p95_ns"]) == (None, None)  # of one in four it is known
+    gate.let(3)
+    gate.let(3)
+    lab.tick()
+    assert lab._figures["ttft_p50_ns"] > 0  # of three
+    assert lab._figures["ttft_p95_ns"] is None
+    gate.open()
+    (results,) = run.result(WAIT)
+    assert lab._figures["ttft_p95_ns"] > 0
+    assert len(steps_of(lab)) == len(results.run.steps)
+
+
+def test_what_a_cell_stops_ends_a_run_whose_requests_still_come(gated: tuple[Session, Gate]) -> None:
+    session, gate = gated
+    lab = BatchLab(session, requests=3, output_tokens=50, arrivals="staggered", interval_s=0.2)
+    run = lab.run()
+    gate.let(1)
+    stopped = session._worker.stop()
+    gate.open()
+    assert stopped.wait(WAIT) == 1
+    (results,) = run.result(WAIT)
+    assert (lab.state, len(results)) == ("stopped", 1)
+
+
+def test_equal_shares_are_called_equal() -> None:
+    def said(**shares: int) -> str:
+        return why(Run(RunHeader("now", None, None), (), ()), Bottleneck(100, shares))
+
+    assert said(host=36, compute=34, bandwidth=30) == (
+        "Limited by the host and compute, about equally: 36\u00a0% and 34\u00a0% of the time; memory bandwidth 30\u00a0%."
+    )
+    assert said(cap=90, host=10).startswith("Limited by max sequences: requests waited for a place in the batch, 90")
+    assert said(model=90, host=10).startswith("What limited it is not known yet: 90")
 
 
 # Sweeps.
@@ -458,7 +511,8 @@ def test_a_sweep_that_is_stopped_has_whole_points_only(gated: tuple[Session, Gat
     lab.stop()
     gate.open()
     run.result(WAIT)
-    assert (lab.state, len(lab.points), lab._progress) == ("stopped", 1, "sweep: 1 of 2 sizes")
+    assert (lab.state, len(lab.points)) == ("stopped", 1)
+    assert lab._progress == "sweep: 1 of 2 sizes; shown is the one that was stopped, of 2 requests"
 
 
 def test_what_somebody_else_ends_is_stopped_and_no_point(gated: tuple[Session, Gate]) -> None:
@@ -492,11 +546,13 @@ def test_an_engine_that_computes_is_warmed_up_once(
 
     monkeypatch.setattr(LabRun, "_ask", looked_at)
     (first,) = lab.run().result(WAIT)
-    assert seen == {"", "warming up; not counted"}
+    assert seen == {"", "preparing the prompts", "warming up; not counted"}
     assert lab.results == [first]
     assert len(session.history) == 8 + 4 + 1 + 2
     lab.run().result(WAIT)
     assert len(session.history) == 8 + 4 + 1 + 2 + 2
+    BatchLab(session, requests=2, output_tokens=3).run().result(WAIT)  # another lab, the same engine
+    assert len(session.history) == 8 + 4 + 1 + 2 + 2 + 2
 
 
 def test_a_sweep_needs_sizes(session: Session) -> None:
