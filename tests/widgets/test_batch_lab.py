@@ -467,7 +467,8 @@ def test_equal_shares_are_called_equal() -> None:
         return why(Run(RunHeader("now", None, None), (), ()), Bottleneck(100, shares))
 
     assert said(host=36, compute=34, bandwidth=30) == (
-        "Limited by the host and compute, about equally: 36\u00a0% and 34\u00a0% of the time; memory bandwidth 30\u00a0%."
+        "Limited by the host and compute, about equally: 36\u00a0% and 34\u00a0% of the time; "
+        "memory bandwidth 30\u00a0%."
     )
     assert said(cap=90, host=10).startswith("Limited by max sequences: requests waited for a place in the batch, 90")
     assert said(model=90, host=10).startswith("What limited it is not known yet: 90")
