@@ -40,6 +40,7 @@ export interface BatchLab extends Asked {
   _figures: BatchFigures;
   _limit: string;
   _shares: Shares;
+  _swept: string;
   _points: SweepPoint[];
   _knee: number | null;
   _status: string;
@@ -63,20 +64,30 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
   ownKeys(el, cleanUps);
   const spoken = announcer(cleanUps);
   const { ask } = requests(model, cleanUps);
-  const { save, bound } = saver(model, cleanUps);
+  const { save, bound } = saver<Asked>(model, cleanUps, () => unsay());
   const view = acting(ask, spoken, save, () => drawState());
   const { act } = view;
+  /** What was said of a value goes with it. */
+  const unsay = () => {
+    if (view.saying) {
+      view.saying = "";
+      drawState();
+    }
+  };
 
   const fields = batchForm(model, bound, (limits) => view.tell("limits", { ...limits }), cleanUps);
-  const asked = () => ({ ...fields.asked() });
+  const start = (kind: "run" | "sweep") => {
+    const problem = view.gone ? "" : fields.problem();
+    if (problem) {
+      view.say(problem);
+    } else {
+      void act(kind, { ...fields.asked() });
+    }
+  };
 
   // What is done with it.
-  const run = button("Run", "Send the requests as a batch", () => void act("run", asked()));
-  const sweepIt = button(
-    "Sweep",
-    "Run a batch of each of the sizes, and compare them",
-    () => void act("sweep", asked()),
-  );
+  const run = button("Run", "Send the requests as a batch", () => start("run"));
+  const sweepIt = button("Sweep", "Run a batch of each of the sizes, and compare them", () => start("sweep"));
   const stop = button("Stop", "End it; what was measured is kept", () => void act("stop"));
   const clear = button("Clear", "Take the run and the sweep away; the settings stay", () => void act("clear"));
   const now = runState(model, view, spoken, [
@@ -142,7 +153,12 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
     cleanUps,
   );
   follow(model, ["_limit", "_shares"], () => shares.set(model.get("_limit"), model.get("_shares")), cleanUps);
-  follow(model, ["_points", "_knee"], () => points.show(model.get("_points"), model.get("_knee")), cleanUps);
+  follow(
+    model,
+    ["_points", "_knee", "_swept"],
+    () => points.show(model.get("_points"), model.get("_knee"), model.get("_swept")),
+    cleanUps,
+  );
   follow(model, ["_charts", "chart"], drawCharts, cleanUps);
   closeWhenGone(model, view, [form, charts], drawState, cleanUps);
   return all(cleanUps);

@@ -5,7 +5,7 @@ import { announcer } from "./lib/announce";
 import { SPEEDS, WAITS } from "./lib/bands";
 import { h, setText } from "./lib/dom";
 import { fact } from "./lib/facts";
-import { button, type Field, linesField, numberField, switchField, textField } from "./lib/fields";
+import { button, type Field, firstProblem, linesField, numberField, switchField, textField } from "./lib/fields";
 import formSheet from "./lib/form.css";
 import { formatNs, formatRate, formatUsd, NOT_KNOWN } from "./lib/format";
 import { gauge } from "./lib/gauge";
@@ -95,10 +95,17 @@ function render({ model, el }: Host<Playground>): CleanUp {
   ownKeys(el, cleanUps);
   const spoken = announcer(cleanUps);
   const { ask } = requests(model, cleanUps);
-  const { save, bound } = saver(model, cleanUps);
-  const asked = () => Object.fromEntries(ASKED.map((name) => [name, model.get(name)]));
+  const { save, bound } = saver<Asked>(model, cleanUps, () => unsay());
+  const asked = () => Object.fromEntries(ASKED.map((name) => [name, bound(name).get()]));
   const view = acting(ask, spoken, save, () => drawState());
   const { act } = view;
+  /** What was said of a value goes with it. */
+  const unsay = () => {
+    if (view.saying) {
+      view.saying = "";
+      drawState();
+    }
+  };
 
   // What is asked.
   const prompt = textField("Prompt", "What to ask. Ctrl+Enter runs it.", bound("prompt"), 4);
@@ -113,6 +120,7 @@ function render({ model, el }: Host<Playground>): CleanUp {
         min: 0,
         step: 0.05,
         slider: { max: 2, at: 1 },
+        ...within(0, 2, "a number from 0 to 2"),
       },
       bound("temperature"),
     ),
@@ -124,15 +132,28 @@ function render({ model, el }: Host<Playground>): CleanUp {
         min: 0.05,
         step: 0.05,
         slider: { max: 1, at: 1 },
+        ...within(Number.MIN_VALUE, 1, "a number above 0, up to 1"),
       },
       bound("top_p"),
     ),
     numberField(
-      { label: "Top-k", title: "Draw from so many of the likeliest tokens", unset: "model's", whole: true },
+      {
+        label: "Top-k",
+        title: "Draw from so many of the likeliest tokens; 0 is all of them",
+        unset: "model's",
+        whole: true,
+        ...within(-1, Number.MAX_SAFE_INTEGER, "a whole number, 0 or more"),
+      },
       bound("top_k"),
     ),
     numberField(
-      { label: "Max tokens", title: "Output tokens at most", unset: "256", whole: true },
+      {
+        label: "Max tokens",
+        title: "Output tokens at most",
+        unset: "256",
+        whole: true,
+        ...within(1, Number.MAX_SAFE_INTEGER, "a whole number, 1 or more"),
+      },
       bound("max_tokens"),
     ),
     numberField(
@@ -145,7 +166,7 @@ function render({ model, el }: Host<Playground>): CleanUp {
         title: `Show how likely each token was, and so many of the likeliest ones (1 to 20). ${WHOSE}.`,
         unset: "none",
         whole: true,
-        fits: (value) => value === null || (value >= 0 && value <= 20),
+        ...within(0, 20, "a whole number from 0 to 20"),
       },
       bound("logprobs"),
     ),
@@ -160,7 +181,15 @@ function render({ model, el }: Host<Playground>): CleanUp {
   settings.append(...fields.slice(2).map(({ element }) => element));
 
   // What is done with it.
-  const runIt = () => void act("run", asked());
+  const start = async (kind: "run" | "cell") => {
+    const problem = view.gone ? "" : firstProblem(fields);
+    if (problem) {
+      view.say(problem);
+      return null;
+    }
+    return act(kind, asked());
+  };
+  const runIt = () => void start("run");
   prompt.input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
@@ -171,7 +200,7 @@ function render({ model, el }: Host<Playground>): CleanUp {
   const stop = button("Stop", "End the run; what was answered is kept", () => void act("stop"));
   const clear = button("Clear", "Take the answer away; prompt, settings and history stay", () => void act("clear"));
   const copy = button("Copy as %%infer cell", "The text of a cell that asks the same", async () => {
-    const reply = await act("cell", asked());
+    const reply = await start("cell");
     if (typeof reply?.text === "string") {
       await copyText(reply.text);
     }
@@ -194,16 +223,14 @@ function render({ model, el }: Host<Playground>): CleanUp {
     try {
       await navigator.clipboard.writeText(text);
       copied.style.display = "none";
-      view.saying = "copied: paste it into a cell";
+      view.say("copied: paste it into a cell");
     } catch {
       copied.value = text;
       copied.style.display = "";
       copied.focus();
       copied.select();
-      view.saying = "the clipboard cannot be used here; copy the selected text";
+      view.say("the clipboard cannot be used here; copy the selected text");
     }
-    spoken.say(view.saying);
-    drawState();
   };
 
   // What came of it.
@@ -215,11 +242,7 @@ function render({ model, el }: Host<Playground>): CleanUp {
         model.save_changes();
       }
     },
-    (reason) => {
-      view.saying = reason;
-      spoken.say(reason);
-      drawState();
-    },
+    (reason) => view.say(reason),
   );
   const bars = phasesBar();
   const ttft = gauge({
@@ -276,6 +299,12 @@ function render({ model, el }: Host<Playground>): CleanUp {
   follow(model, PAST, drawPast, cleanUps);
   closeWhenGone(model, view, [form, history], drawState, cleanUps);
   return all(cleanUps);
+}
+
+/** A value that may be left out and has to be from `low` to `high`. */
+function within(low: number, high: number, words: string) {
+  const fits = (value: number | null) => value === null || (value >= low && value <= high);
+  return { fits, takes: `${words}, or nothing` };
 }
 
 function costNote({ shared_usd, price, api_usd, api }: Figures): string {

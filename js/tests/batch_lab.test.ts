@@ -69,6 +69,7 @@ const START: BatchLab = {
   _limit: "",
   _shares: {},
   _points: [],
+  _swept: "",
   _knee: null,
   _status: "",
 };
@@ -192,7 +193,7 @@ test("every field has a label, and what is typed is set at once and sent when ty
   expect(asked(model)[1]).toMatchObject({ kind: "sweep", payload: { sizes: [1, 8, 16] } });
 });
 
-test("numbers that cannot be are marked, not set, and go again", () => {
+test("numbers that cannot be are marked, not set, and stay until they are mended", () => {
   const model = show();
   for (const [label, wrong, right] of [
     ["Requests", "65", "8"],
@@ -204,12 +205,69 @@ test("numbers that cannot be are marked, not set, and go again", () => {
     type(label, wrong);
     expect(field(label).getAttribute("aria-invalid")).toBe("true");
     field(label).dispatchEvent(new Event("change"));
-    expect(field(label).value).toBe(right);
+    expect(field(label).value).toBe(wrong);
+    expect(field(label).getAttribute("aria-invalid")).toBe("true");
+    type(label, right);
     expect(field(label).hasAttribute("aria-invalid")).toBe(false);
   }
   expect([model.get("requests"), model.get("prompt_tokens"), model.get("sizes")]).toEqual([8, 64, [1, 2, 4]]);
   expect(numbersIn("4,2;1 3", 1, 64)).toEqual([4, 2, 1, 3]);
   expect(numbersIn("0", 1, 64)).toBeUndefined();
+});
+
+test("with a number that cannot be nothing is run, and one line says what the field takes", async () => {
+  const model = show();
+  for (const [label, wrong, said, which] of [
+    [
+      "Sizes of the sweep",
+      "1, 2, 100",
+      "Sizes of the sweep: whole numbers from 1 to 64, with commas between them",
+      "Sweep",
+    ],
+    ["Requests", "500", "Requests: a whole number from 1 to 64", "Run"],
+    ["Output tokens", "", "Output tokens: a whole number, 1 or more", "Run"],
+  ] as const) {
+    const right = field(label).value;
+    type(label, wrong);
+    press(which);
+    await frame();
+    expect(find(".ji-error").textContent).toBe(said);
+    expect(document.activeElement).toBe(field(label));
+    type(label, right);
+    expect(find(".ji-error").textContent).toBe(""); // it was about that value
+  }
+  type("Interval, s", "0"); // out of sight, and not asked
+  press("Run");
+  await frame();
+  expect(model.sent.map((message) => (message as { kind: string }).kind)).toEqual(["run"]);
+});
+
+test("a limit above what was loaded later is marked, and somebody else's value takes the place of a wrong one", async () => {
+  const model = show({ max_num_seqs: 40 });
+  expect(field("Max sequences").hasAttribute("aria-invalid")).toBe(false);
+  model.set("_bounds", { max_num_seqs: 8, max_num_batched_tokens: 512, block_size: 32, kv_blocks_total: 100 });
+  await frame();
+  expect(field("Max sequences").getAttribute("aria-invalid")).toBe("true");
+  press("Run");
+  await frame();
+  expect(find(".ji-error").textContent).toBe("Max sequences: 8 at most, which is what was loaded");
+  expect(model.sent).toEqual([]);
+  type("Requests", "x");
+  model.set("requests", 3);
+  await frame();
+  expect(field("Requests").value).toBe("3");
+  expect(field("Requests").hasAttribute("aria-invalid")).toBe(false);
+});
+
+test("between two runs the picture of the steps keeps its place", async () => {
+  const model = show({ ...RUN, state: "done" });
+  model.set("state", "running");
+  model.set("_lanes", []);
+  await frame();
+  expect([hidden(find(".ji-steps")), find(".ji-steps").hasAttribute("data-before")]).toEqual([false, true]);
+  model.set("state", "done"); // cleared
+  await frame();
+  expect(hidden(find(".ji-steps"))).toBe(true);
 });
 
 test("interval and seed are there where they count", async () => {
@@ -342,7 +400,7 @@ test("strips say the limits in force, and a preemption is a mark of its own", as
   const model = show(RUN);
   expect(texts(".ji-title")).toEqual([
     "Tokens a step (logarithmic). Line: token budget, now 512.",
-    "Requests running, and waiting above them. Line: max sequences, now 1.",
+    "Requests running, others’ too, and waiting above them. Line: max sequences, now 1.",
     "A lane a request.",
   ]);
   expect(find(".ji-preempted").getAttribute("d")?.match(/M/g)).toHaveLength(1);
@@ -354,6 +412,7 @@ test("strips say the limits in force, and a preemption is a mark of its own", as
     "stalled: recomputes",
     "preempted",
   ]);
+  model.set("state", "idle");
   model.set("_shown_run", 2);
   model.set("_lanes", []);
   await frame();
@@ -381,7 +440,8 @@ test("what limited a run is a sentence and shares in words", async () => {
 });
 
 test("a sweep is a curve with named points and a table of the same", async () => {
-  const model = show({ _points: POINTS, _knee: 1 });
+  const model = show({ _points: POINTS, _knee: 1, _swept: "requests of 64 in → 24 out, at once" });
+  expect(find(".ji-sweep").textContent).toContain("Of a sweep: requests of 64 in → 24 out, at once.");
   expect(texts(".ji-point-name")).toEqual(["1 · memory bandwidth", "2 · compute · the knee", "4"]);
   expect(find(".ji-curve").getAttribute("aria-label")).toBe(
     "Tokens a second of one user against all together: 1 · memory bandwidth: 32 tok/s at 30 tok/s; " +

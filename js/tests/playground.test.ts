@@ -163,16 +163,50 @@ test("every field has a label, and what is typed is set at once and sent when ty
   expect(model.saves).toBe(1);
 });
 
-test("what is no number is marked, not set, and goes again", () => {
+test("what is no number is marked, not set, and keeps Run from running", async () => {
   const model = show({ seed: 3 });
   type("Seed", "4.5");
   expect(field("Seed").getAttribute("aria-invalid")).toBe("true");
   expect(model.get("seed")).toBe(3);
   field("Seed").dispatchEvent(new Event("change"));
-  expect(field("Seed").value).toBe("3");
-  expect(field("Seed").hasAttribute("aria-invalid")).toBe(false);
+  expect(field("Seed").value).toBe("4.5");
+  type("Prompt", "typed");
+  press("Run");
+  await frame();
+  expect(find(".ji-error").textContent).toBe("Seed: a whole number");
+  expect(model.sent).toEqual([]);
   type("Seed", "");
   expect(model.get("seed")).toBeNull();
+});
+
+test.each([
+  ["Temperature", "3", "Temperature: a number from 0 to 2, or nothing"],
+  ["Top-p", "0", "Top-p: a number above 0, up to 1, or nothing"],
+  ["Top-k", "-2", "Top-k: a whole number, 0 or more, or nothing"],
+  ["Max tokens", "0", "Max tokens: a whole number, 1 or more, or nothing"],
+  ["Alternatives", "21", "Alternatives: a whole number from 0 to 20, or nothing"],
+])("%s does not take %s", async (label, wrong, said) => {
+  const model = show({ prompt: "asked" });
+  type(label, wrong);
+  expect(field(label).getAttribute("aria-invalid")).toBe("true");
+  press("Run");
+  await frame();
+  expect(find(".ji-error").textContent).toBe(said);
+  expect(model.sent).toEqual([]);
+});
+
+test("an echo of what was saved before does not take the place of what was typed since", async () => {
+  const model = show();
+  type("Prompt", "the qu");
+  await new Promise((resolve) => setTimeout(resolve, SAVE_MS + 50));
+  type("Prompt", "the quick");
+  model.set("prompt", "the qu"); // as the kernel says it back
+  await frame();
+  expect(field("Prompt").value).toBe("the quick");
+  press("Run");
+  await frame();
+  expect((model.sent[0] as { payload: { prompt: string } }).payload.prompt).toBe("the quick");
+  expect(model.get("prompt")).toBe("the quick");
 });
 
 test("what Python sets is seen, and what is being typed is not rewritten", async () => {

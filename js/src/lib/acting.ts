@@ -9,6 +9,8 @@ export interface Acting {
   gone: boolean;
   /** About what was pressed in this view; empty for nothing. */
   saying: string;
+  /** Say something of what was pressed, until the next thing is. */
+  say(text: string): void;
   /** Ask the kernel; resolve to its reply, or to null if it could not or would not, which is then said. */
   act(kind: string, payload?: State): Promise<State | null>;
   /** The same, without what goes before: of what is sent many times a second. */
@@ -20,6 +22,11 @@ export function acting(ask: Requests["ask"], spoken: Announcer, before: () => vo
   const view: Acting = {
     gone: false,
     saying: "",
+    say(text) {
+      view.saying = text;
+      spoken.say(text);
+      after();
+    },
     async act(kind, payload = {}) {
       if (!view.gone) {
         before(); // what was typed goes before what it is about, and not after what the kernel makes of it

@@ -1,7 +1,7 @@
 // The fields of a batch lab: the batch, the sweep, and the scheduler's two limits, which go to the kernel at once.
 
 import { h, setAttributes } from "./dom";
-import { choiceField, type Field, neededField, numbersField, switchField } from "./fields";
+import { choiceField, type Field, firstProblem, neededField, numbersField, switchField } from "./fields";
 import { latest } from "./latest";
 import { limitField } from "./limits";
 import type { CleanUp, Model } from "./model";
@@ -54,6 +54,8 @@ export interface BatchForm {
   draw(): void;
   /** What is asked, as this view has it. */
   asked(): Asked;
+  /** What is wrong with it, in a line; the field has the focus then. */
+  problem(): string;
 }
 
 export function batchForm<T extends Asked & { _bounds: Bounds | null }>(
@@ -66,7 +68,7 @@ export function batchForm<T extends Asked & { _bounds: Bounds | null }>(
     neededField({ label, title, whole: true, min: 1 }, bound(name));
   const many = { title: `Requests of the batch, from 1 to ${MOST}`, min: 1, max: MOST, step: 1 };
   const interval = neededField(
-    { label: "Interval, s", title: "Seconds between two arrivals; at random, their mean" },
+    { label: "Interval, s", title: "Seconds between two arrivals; at random, their mean", max: 3600 },
     bound("interval_s"),
   );
   const seed = neededField(
@@ -125,7 +127,7 @@ export function batchForm<T extends Asked & { _bounds: Bounds | null }>(
     for (const field of [...batch, ...limits]) {
       field.draw();
     }
-    const arrivals = model.get("arrivals");
+    const arrivals = bound("arrivals").get();
     setAttributes(interval.element, { hidden: arrivals === "at once" });
     setAttributes(seed.element, { hidden: arrivals !== "poisson" });
   };
@@ -134,6 +136,7 @@ export function batchForm<T extends Asked & { _bounds: Bounds | null }>(
   return {
     elements: [group("Batch", batch), group("Limits of the scheduler", limits)],
     draw,
-    asked: () => ({ ...Object.fromEntries(ASKED.map((name) => [name, model.get(name)])), ...now() }) as Asked,
+    asked: () => ({ ...Object.fromEntries(ASKED.map((name) => [name, bound(name).get()])), ...now() }) as Asked,
+    problem: () => firstProblem([...batch, ...limits]),
   };
 }

@@ -10,8 +10,46 @@ export interface Binding<V> {
 
 export interface Field {
   element: HTMLElement;
-  /** Show the value as it is now. */
+  /** Show the value as it is now; what is typed and cannot be used stays until it is mended, or somebody sets another one. */
   draw(): void;
+  /** What is wrong with what was typed, in a line; nothing if it can be used. */
+  problem?(): string;
+  focus?(): void;
+}
+
+/** The first field with something that cannot be used, after it got the focus; its line is what to say. */
+export function firstProblem(fields: readonly Field[]): string {
+  for (const field of fields) {
+    const problem = field.element.hidden ? "" : (field.problem?.() ?? "");
+    if (problem) {
+      field.focus?.();
+      return problem;
+    }
+  }
+  return "";
+}
+
+/** What was typed and cannot be used: marked, and kept until the value that it was typed over is another one. */
+function doubts<V>(input: HTMLInputElement, takes: string, get: () => V) {
+  let wrong = false;
+  let over = "";
+  const mark = (now: boolean) => {
+    wrong = now;
+    over = JSON.stringify(get());
+    setAttributes(input, { "aria-invalid": now && "true" });
+  };
+  return {
+    mark,
+    /** Whether the field is to be left as it was typed. */
+    keeps() {
+      if (wrong && JSON.stringify(get()) !== over) {
+        mark(false);
+      }
+      return wrong;
+    },
+    problem: () => (wrong ? takes : ""),
+    focus: () => input.focus(),
+  };
 }
 
 const PAGE = Math.random().toString(36).slice(2); // each widget brings a module of its own, and ids are the page's
@@ -56,6 +94,8 @@ export interface NumberOptions {
   whole?: boolean;
   /** Whether a number, or none, can be used; one that cannot is marked and not taken. */
   fits?: (value: number | null) => boolean;
+  /** What it takes, in words: "a number from 0 to 2". */
+  takes?: string;
   min?: number;
   step?: number;
   /** A slider beside it, from `min` to here, and where it stands when nothing is set. */
@@ -75,11 +115,11 @@ export function numberIn(text: string, whole = false): number | null | undefined
 export function numberField(options: NumberOptions, bound: Binding<number | null>): Field {
   const { label, title, unset, whole = false, fits = () => true, min, step, slider } = options;
   const input = h("input", { type: "text", inputmode: whole ? "numeric" : "decimal", placeholder: unset, size: 7 });
+  const doubt = doubts(input, `${label}: ${options.takes ?? (whole ? "a whole number" : "a number")}`, bound.get);
   let range: HTMLInputElement | undefined;
-  let wrong = false;
   const draw = () => {
     const value = bound.get();
-    if (!wrong && numberIn(input.value, whole) !== value) {
+    if (!doubt.keeps() && numberIn(input.value, whole) !== value) {
       input.value = value === null ? "" : String(value);
     }
     if (range && slider) {
@@ -87,24 +127,18 @@ export function numberField(options: NumberOptions, bound: Binding<number | null
       setAttributes(range, { "data-unset": value === null });
     }
   };
-  const take = (text: string) => {
-    const value = numberIn(text, whole);
-    wrong = value === undefined || !fits(value);
-    setAttributes(input, { "aria-invalid": wrong && "true" });
-    if (value !== undefined && !wrong) {
+  input.addEventListener("input", () => {
+    const value = numberIn(input.value, whole);
+    const usable = value !== undefined && fits(value);
+    doubt.mark(!usable);
+    if (usable) {
       bound.set(value);
     }
-  };
-  input.addEventListener("input", () => take(input.value));
-  input.addEventListener("change", () => {
-    if (wrong) {
-      wrong = false; // what is no number is not kept
-      setAttributes(input, { "aria-invalid": false });
-    }
-    draw();
   });
+  input.addEventListener("change", draw);
+  const field = { draw, problem: doubt.problem, focus: doubt.focus };
   if (!slider) {
-    return { element: labelled(label, title, input, "number"), draw };
+    return { element: labelled(label, title, input, "number"), ...field };
   }
   const made = h("input", {
     type: "range",
@@ -114,13 +148,12 @@ export function numberField(options: NumberOptions, bound: Binding<number | null
     "aria-label": `${label}, slider`,
   });
   made.addEventListener("input", () => {
-    wrong = false;
-    setAttributes(input, { "aria-invalid": false });
+    doubt.mark(false);
     bound.set(Number(made.value));
     draw();
   });
   range = made;
-  return { element: labelled(label, title, input, "number", made), draw };
+  return { element: labelled(label, title, input, "number", made), ...field };
 }
 
 /** A number that cannot be left out: whole ones from `min` to `max`, or any above 0. */
@@ -130,8 +163,12 @@ export function neededField(
 ): Field {
   const { whole = false, min = 0, max = Number.POSITIVE_INFINITY } = options;
   const fits = (value: number | null) => value !== null && value <= max && (whole ? value >= min : value > min);
+  const from = Number.isFinite(max) ? ` from ${min} to ${max}` : min > 0 ? `, ${min} or more` : "";
+  const takes = whole
+    ? `a whole number${from}`
+    : `a number above ${min}${Number.isFinite(max) ? `, up to ${max}` : ""}`;
   return numberField(
-    { ...options, unset: "", fits },
+    { takes, ...options, unset: "", fits },
     {
       get: bound.get,
       set(value) {
@@ -178,26 +215,21 @@ export function numbersField(
   [min, max]: readonly [number, number],
 ): Field {
   const input = h("input", { type: "text", spellcheck: "false", size: 18 });
+  const doubt = doubts(input, `${label}: whole numbers from ${min} to ${max}, with commas between them`, bound.get);
   const draw = () => {
-    if (JSON.stringify(numbersIn(input.value, min, max)) !== JSON.stringify(bound.get())) {
+    if (!doubt.keeps() && JSON.stringify(numbersIn(input.value, min, max)) !== JSON.stringify(bound.get())) {
       input.value = bound.get().join(", ");
     }
   };
-  let wrong = false;
   input.addEventListener("input", () => {
     const numbers = numbersIn(input.value, min, max);
-    wrong = numbers === undefined;
-    setAttributes(input, { "aria-invalid": wrong && "true" });
+    doubt.mark(numbers === undefined);
     if (numbers) {
       bound.set(numbers);
     }
   });
-  input.addEventListener("change", () => {
-    wrong = false; // what are no such numbers is not kept
-    setAttributes(input, { "aria-invalid": false });
-    draw();
-  });
-  return { element: labelled(label, title, input, "numbers"), draw: () => wrong || draw() };
+  input.addEventListener("change", draw);
+  return { element: labelled(label, title, input, "numbers"), draw, problem: doubt.problem, focus: doubt.focus };
 }
 
 /** Something that is on or off. */

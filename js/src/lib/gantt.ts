@@ -61,7 +61,8 @@ export function gantt(cleanUps: CleanUp[]): Gantt {
 
   const draw = () => {
     const { run, steps, lanes: shown, over: ended, forgotten } = batch;
-    setAttributes(element, { hidden: shown.length === 0 });
+    // Between two runs the picture of the one before keeps its place, faintly: nothing below it jumps.
+    setAttributes(element, { hidden: shown.length === 0 && (ended || element.hidden), "data-before": !shown.length });
     if (!shown.length) {
       return;
     }

@@ -38,7 +38,7 @@ export function titles(
   };
   return {
     tokens: `Tokens a step (logarithmic).${line("token budget", last?.[8])}`,
-    places: `Requests running, and waiting above them.${line("max sequences", last?.[7], mostPlaces)}`,
+    places: `Requests running, others\u2019 too, and waiting above them.${line("max sequences", last?.[7], mostPlaces)}`,
     lanes: forgotten ? "A lane a request; the oldest steps are not kept." : "A lane a request.",
   };
 }

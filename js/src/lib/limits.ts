@@ -32,7 +32,8 @@ export function limitField(
   most: () => number | null,
 ): Field {
   const fits = (value: number | null) => value === null || (value >= 1 && value <= (most() ?? Number.MAX_SAFE_INTEGER));
-  const field = numberField({ label, title, unset: "as loaded", whole: true, fits }, bound);
+  const takes = "a whole number from 1 on, up to what was loaded, or nothing";
+  const field = numberField({ label, title, unset: "as loaded", whole: true, fits, takes }, bound);
   const input = field.element.querySelector("input");
   const range = h("input", { type: "range", min: 0, step: 1, "aria-label": `${label}, slider` });
   const reset = button("As loaded", `${label}: back to what the model was loaded with`, () => {
@@ -67,6 +68,18 @@ export function limitField(
     }
     range.value = String(value === null ? values.length - 1 : placeIn(values, value));
     setAttributes(reset, { "aria-disabled": value === null && "true" });
+    if (input && tooMuch()) {
+      setAttributes(input, { "aria-invalid": "true" });
+    } else if (input && !field.problem?.()) {
+      setAttributes(input, { "aria-invalid": false });
+    }
   };
-  return { element: field.element, draw };
+  // Set before this model was loaded, which has made less room.
+  const tooMuch = () => {
+    const [value, largest] = [bound.get(), most()];
+    return value !== null && largest !== null && value > largest
+      ? `${label}: ${formatCount(largest)} at most, which is what was loaded`
+      : "";
+  };
+  return { ...field, draw, problem: () => field.problem?.() || tooMuch() };
 }

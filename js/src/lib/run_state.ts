@@ -57,6 +57,9 @@ export function runState<T extends Run>(
         const usable = when === "always" || (when === "running") === goingOn();
         setAttributes(made, { "aria-disabled": usable ? false : "true" });
       }
+      if (said && said !== now && !view.saying.startsWith("copied")) {
+        view.saying = ""; // it was about how things stood
+      }
       setText(error, view.saying || model.get("error"));
       setAttributes(error, { "data-wrong": !view.saying.startsWith("copied") });
       if (said && said !== now) {

@@ -7,18 +7,23 @@ import type { CleanUp, Model } from "./model";
 export const SAVE_MS = 300;
 
 export interface Saver<T extends object> {
-  /** The value of a trait, for a field. */
+  /** The value of a trait, for a field: as it was typed, whatever the kernel says of it until it is sent. */
   bound<K extends keyof T & string>(name: K): Binding<T[K]>;
   /** Send what was set since, at once. */
   save(): void;
 }
 
-export function saver<T extends object>(model: Model<T>, cleanUps: CleanUp[]): Saver<T> {
+/** `changed` is called as something is set here. */
+export function saver<T extends object>(model: Model<T>, cleanUps: CleanUp[], changed = () => {}): Saver<T> {
+  const unsaved = new Map<keyof T & string, unknown>(); // the model can get an older value back meanwhile: an echo
   let timer: ReturnType<typeof setTimeout> | undefined;
   const save = () => {
-    if (timer !== undefined) {
-      clearTimeout(timer);
-      timer = undefined;
+    clearTimeout(timer);
+    if (unsaved.size) {
+      for (const [name, value] of unsaved) {
+        model.set(name, value as T[typeof name]);
+      }
+      unsaved.clear();
       model.save_changes();
     }
   };
@@ -26,11 +31,13 @@ export function saver<T extends object>(model: Model<T>, cleanUps: CleanUp[]): S
   return {
     save,
     bound: (name) => ({
-      get: () => model.get(name),
+      get: () => (unsaved.has(name) ? (unsaved.get(name) as T[typeof name]) : model.get(name)),
       set(value) {
+        unsaved.set(name, value);
         model.set(name, value);
         clearTimeout(timer);
         timer = setTimeout(save, SAVE_MS);
+        changed();
       },
     }),
   };

@@ -19,7 +19,7 @@ export interface SweepPoint extends CurvePoint {
 
 export interface Sweep {
   element: HTMLElement;
-  show(points: readonly SweepPoint[], knee: number | null): void;
+  show(points: readonly SweepPoint[], knee: number | null, asked: string): void;
 }
 
 const COLUMNS = [
@@ -46,6 +46,7 @@ export function sweep(cleanUps: CleanUp[]): Sweep {
   const knee = h("div", { class: "ji-label" });
   const why = h("div", { class: "ji-detail", role: "status" });
   const box = h("div", { class: "ji-table-box" }, table);
+  const askedLine = h("div", { class: "ji-label" });
   const title = h(
     "div",
     { class: "ji-label" },
@@ -55,6 +56,7 @@ export function sweep(cleanUps: CleanUp[]): Sweep {
     "div",
     { class: "ji-sweep", role: "group", "aria-label": "Sweep" },
     h("div", { class: "ji-head" }, "Latency against throughput"),
+    askedLine,
     title,
     picture.element,
     knee,
@@ -96,12 +98,13 @@ export function sweep(cleanUps: CleanUp[]): Sweep {
   );
   return {
     element,
-    show(now, at) {
-      const text = JSON.stringify([now, at]);
+    show(now, at, asked) {
+      const text = JSON.stringify([now, at, asked]);
       if (text === drawn) {
         return;
       }
       drawn = text;
+      setText(askedLine, asked && `Of a sweep: ${asked}.`);
       points = now;
       kneeAt = at;
       setAttributes(element, { hidden: !now.length });
