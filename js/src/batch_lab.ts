@@ -64,16 +64,9 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
   ownKeys(el, cleanUps);
   const spoken = announcer(cleanUps);
   const { ask } = requests(model, cleanUps);
-  const { save, bound } = saver<Asked>(model, cleanUps, () => unsay());
+  const { save, bound } = saver<Asked>(model, cleanUps, () => view.hush());
   const view = acting(ask, spoken, save, () => drawState());
   const { act } = view;
-  /** What was said of a value goes with it. */
-  const unsay = () => {
-    if (view.saying) {
-      view.saying = "";
-      drawState();
-    }
-  };
 
   const fields = batchForm(model, bound, (limits) => view.tell("limits", { ...limits }), cleanUps);
   const start = (kind: "run" | "sweep") => {
@@ -97,6 +90,7 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
     [clear, "idle"],
   ]);
   const progress = h("div", { class: "ji-label ji-progress" });
+  now.bar.append(progress);
   const form = h("fieldset", { class: "ji-form" }, ...fields.elements, now.bar);
 
   // What came of it.
@@ -107,7 +101,7 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
   const points = sweep(cleanUps);
   const status = h("div", { class: "ji-label" });
   const charts = h("fieldset", { class: "ji-form" });
-  el.append(engine, form, progress, now.error, gauges.element, steps.element, shares.element, status, points.element);
+  el.append(engine, form, now.error, gauges.element, steps.element, shares.element, status, points.element);
   el.append(charts, spoken.element);
 
   const drawState = () => {
@@ -152,7 +146,12 @@ function render({ model, el }: Host<BatchLab>): CleanUp {
     () => gauges.set(model.get("_figures"), model.get("_bounds")?.kv_blocks_total),
     cleanUps,
   );
-  follow(model, ["_limit", "_shares"], () => shares.set(model.get("_limit"), model.get("_shares")), cleanUps);
+  follow(
+    model,
+    ["_limit", "_shares", "state"],
+    () => shares.set(model.get("_limit"), model.get("_shares"), now.goingOn()),
+    cleanUps,
+  );
   follow(
     model,
     ["_points", "_knee", "_swept"],

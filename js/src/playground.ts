@@ -95,17 +95,10 @@ function render({ model, el }: Host<Playground>): CleanUp {
   ownKeys(el, cleanUps);
   const spoken = announcer(cleanUps);
   const { ask } = requests(model, cleanUps);
-  const { save, bound } = saver<Asked>(model, cleanUps, () => unsay());
+  const { save, bound } = saver<Asked>(model, cleanUps, () => view.hush());
   const asked = () => Object.fromEntries(ASKED.map((name) => [name, bound(name).get()]));
   const view = acting(ask, spoken, save, () => drawState());
   const { act } = view;
-  /** What was said of a value goes with it. */
-  const unsay = () => {
-    if (view.saying) {
-      view.saying = "";
-      drawState();
-    }
-  };
 
   // What is asked.
   const prompt = textField("Prompt", "What to ask. Ctrl+Enter runs it.", bound("prompt"), 4);

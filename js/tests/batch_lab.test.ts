@@ -235,6 +235,7 @@ test("with a number that cannot be nothing is run, and one line says what the fi
     expect(document.activeElement).toBe(field(label));
     type(label, right);
     expect(find(".ji-error").textContent).toBe(""); // it was about that value
+    expect(find(".ji-unseen[role=status]").textContent).toBe("");
   }
   type("Interval, s", "0"); // out of sight, and not asked
   press("Run");
@@ -252,9 +253,13 @@ test("a limit above what was loaded later is marked, and somebody else's value t
   await frame();
   expect(find(".ji-error").textContent).toBe("Max sequences: 8 at most, which is what was loaded");
   expect(model.sent).toEqual([]);
+  field("Requests").focus();
   type("Requests", "x");
   model.set("requests", 3);
   await frame();
+  expect(field("Requests").value).toBe("x"); // somebody is at it
+  field("Requests").blur();
+  field("Requests").dispatchEvent(new Event("change"));
   expect(field("Requests").value).toBe("3");
   expect(field("Requests").hasAttribute("aria-invalid")).toBe(false);
 });
@@ -268,6 +273,37 @@ test("between two runs the picture of the steps keeps its place", async () => {
   model.set("state", "done"); // cleared
   await frame();
   expect(hidden(find(".ji-steps"))).toBe(true);
+});
+
+test("what limited a run keeps its place while the next one goes on, out of sight", async () => {
+  const model = show({ state: "done", _limit: "Limited by compute.", _shares: { compute: 1 } });
+  const where = named("What limited it");
+  const kept = () => [hidden(where), where.hasAttribute("data-waits"), find(".ji-said").textContent];
+  model.set("state", "running");
+  model.set("_limit", "");
+  model.set("_shares", {});
+  await frame();
+  expect(kept()).toEqual([false, true, "Limited by compute."]);
+  model.set("state", "stopped");
+  await frame();
+  expect(kept()).toEqual([true, false, ""]);
+});
+
+test("a limit that cannot hold says why beside it, and As loaded lets go of what was typed", async () => {
+  const model = show({ max_num_seqs: 80, _bounds: BOUNDS });
+  const why = () => texts(".ji-why")[0];
+  expect(why()).toBe("64 at most, which is what was loaded");
+  expect(named("Max sequences, slider").hasAttribute("data-unset")).toBe(true);
+  press("Max sequences as loaded");
+  expect([model.get("max_num_seqs"), field("Max sequences").value, why()]).toEqual([null, "", ""]);
+  type("Max sequences", "abc");
+  expect(field("Max sequences").getAttribute("aria-invalid")).toBe("true");
+  expect(why()).toBe("a whole number from 1 to 64, or nothing");
+  expect(find(`#${field("Max sequences").getAttribute("aria-describedby")}`).textContent).toBe(why());
+  expect(find("[aria-label='Max sequences as loaded']").hasAttribute("aria-disabled")).toBe(false);
+  press("Max sequences as loaded");
+  expect(field("Max sequences").value).toBe("");
+  expect(field("Max sequences").hasAttribute("aria-invalid")).toBe(false);
 });
 
 test("interval and seed are there where they count", async () => {
@@ -354,7 +390,7 @@ test("the state says what goes on, and what cannot be used now", async () => {
   model.set("error", "no memory; choose a smaller model");
   await frame();
   expect(find(".ji-error").textContent).toBe("no memory; choose a smaller model");
-  expect(find(".ji-unseen[role=status]").textContent).toBe("running");
+  expect(find(".ji-unseen[role=status]").textContent).toBe("no memory; choose a smaller model"); // at once
 });
 
 test("figures have their bands, and what is not known is n/a", async () => {

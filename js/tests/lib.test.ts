@@ -136,3 +136,14 @@ test("of many things to say within the pause, the first and the last are said", 
   all(cleanUps)();
   expect(vi.getTimerCount()).toBe(0);
 });
+
+test("what cannot wait is said in the place of what waits", () => {
+  vi.useFakeTimers();
+  const { element, say, sayNow } = announcer([], 1_000);
+  say("loading");
+  say("running");
+  sayNow("done");
+  expect(element.textContent).toBe("done");
+  vi.advanceTimersByTime(5_000);
+  expect(element.textContent).toBe("done");
+});

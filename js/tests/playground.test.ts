@@ -209,6 +209,45 @@ test("an echo of what was saved before does not take the place of what was typed
   expect(model.get("prompt")).toBe("the quick");
 });
 
+test("while a field has the focus an older value of its own is no news, somebody else's is", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  const model = show();
+  const input = field("Prompt");
+  input.dispatchEvent(new Event("focus"));
+  for (const text of ["the", "the qu", "the quick"]) {
+    type("Prompt", text);
+    vi.advanceTimersByTime(SAVE_MS);
+  }
+  for (const [set, seen] of [
+    ["the qu", "the quick"], // what a run was sent, say, and the kernel says of it
+    ["another", "another"],
+    ["the", "the"],
+  ] as const) {
+    model.set("prompt", set);
+    await frame();
+    expect([input.value, model.get("prompt")]).toEqual([seen, seen]);
+  }
+  type("Prompt", "there");
+  vi.advanceTimersByTime(SAVE_MS);
+  type("Prompt", "there is");
+  vi.advanceTimersByTime(SAVE_MS);
+  input.dispatchEvent(new Event("blur"));
+  model.set("prompt", "there"); // nobody types there any more
+  await frame();
+  expect(input.value).toBe("there");
+});
+
+test("a widget that the kernel closes sends nothing more, and counts no views", async () => {
+  const model = show();
+  const states = model as unknown as FakeModel<{ _view_count: number | null }>;
+  states.set("_view_count", 1);
+  type("Prompt", "last words");
+  model.tell("comm:close");
+  clean?.();
+  clean = undefined;
+  expect([model.saves, model.sent, states.get("_view_count")]).toEqual([0, [], null]);
+});
+
 test("what Python sets is seen, and what is being typed is not rewritten", async () => {
   const model = show();
   type("Temperature", "1.");

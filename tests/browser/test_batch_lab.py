@@ -27,6 +27,8 @@ CELLS = [
     "lab.requests = 3\nlab.arrivals = 'staggered'\nlab.interval_s = 0.1\nprint(len(lab.run().result()[-1]))",
     "lab",
     "print('back')",
+    "other = ji.BatchLab()\nother",
+    "other.close()",
 ]
 DETAIL = ".ji-steps .ji-detail"
 FRAMES = """() => {
@@ -297,6 +299,18 @@ def test_on_a_narrow_page_it_wraps(notebook: Notebook) -> None:
         picture(notebook, name)
         assert widget(notebook).evaluate(BEYOND) == []
     notebook.page.set_viewport_size(before)
+
+
+def test_a_lab_that_is_closed_takes_its_view_away_without_an_error(notebook: Notebook) -> None:
+    notebook.run(8)
+    notebook.finished(8)
+    state(notebook, "ready", 8)
+    widget(notebook, 8).get_by_label("Prompt tokens", exact=True).fill("5")  # typed, and perhaps not sent yet
+    met = len(notebook.errors)
+    notebook.run(9)
+    notebook.finished(9)
+    widget(notebook, 8).wait_for(state="detached")
+    assert notebook.errors[met:] == []
 
 
 def test_the_saved_file_has_a_form_for_pages_without_widgets(notebook: Notebook, lab: Lab) -> None:

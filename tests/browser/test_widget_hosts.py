@@ -327,3 +327,40 @@ def test_a_lab_keeps_its_figures_and_its_chart_in_the_file(
     page = page_of(saved)
     assert "✓ 3 requests" in page.locator(".jp-CodeCell").nth(1).inner_text().replace("\u00a0", " ")
     assert page.met == []  # type: ignore[attr-defined]
+
+
+def test_in_a_row_of_widgets_each_has_a_width_and_nothing_typed_beside_a_busy_kernel_is_lost(
+    open_notebook: Callable[..., Notebook],
+) -> None:
+    sources = [
+        f"{SETUP}\nimport ipywidgets\nlab, pg = ji.BatchLab(fake), ji.Playground(fake)",
+        "ipywidgets.HBox([lab, pg])",
+        "import time\nend = time.monotonic() + 30\n"
+        "while pg.prompt != 'the quick brown fox jumps over the lazy dog' and time.monotonic() < end:\n"
+        "    sum(range(1000))\nprint(pg.prompt)",
+        "print(lab.prompt_tokens)",
+    ]
+    notebook = open_notebook("hosts-row", sources)
+    for index in (0, 1):
+        notebook.run(index)
+        notebook.finished(index)
+    widths = [notebook.output(1).locator(f".ji-{name}").bounding_box()["width"] for name in ("batch-lab", "playground")]
+    assert min(widths) >= 320
+    notebook.screenshot("hosts-row")
+    notebook.run(2)
+    prompt = notebook.output(1).locator(".ji-playground").get_by_label("Prompt", exact=True)
+    prompt.click()
+    # A pause between two keys that is about as long as typing is waited for, so that answers come in between.
+    prompt.press_sequentially("the quick brown fox jumps over the lazy dog", delay=310)
+    assert prompt.input_value() == "the quick brown fox jumps over the lazy dog"
+    tokens = notebook.output(1).locator(".ji-batch-lab").get_by_label("Prompt tokens", exact=True)
+    tokens.fill("")
+    tokens.press_sequentially("12345", delay=310)
+    assert tokens.input_value() == "12345"
+    tokens.blur()
+    notebook.finished(2)
+    assert notebook.text(2).strip() == "the quick brown fox jumps over the lazy dog"
+    notebook.page.wait_for_timeout(400)  # as long as typing is waited for
+    notebook.run(3)
+    notebook.finished(3)
+    assert notebook.text(3).strip() == "12345"

@@ -11,6 +11,8 @@ export interface Acting {
   saying: string;
   /** Say something of what was pressed, until the next thing is. */
   say(text: string): void;
+  /** Say it no longer: what it was about is another. */
+  hush(): void;
   /** Ask the kernel; resolve to its reply, or to null if it could not or would not, which is then said. */
   act(kind: string, payload?: State): Promise<State | null>;
   /** The same, without what goes before: of what is sent many times a second. */
@@ -27,6 +29,13 @@ export function acting(ask: Requests["ask"], spoken: Announcer, before: () => vo
       spoken.say(text);
       after();
     },
+    hush() {
+      if (view.saying) {
+        view.saying = "";
+        spoken.sayNow("");
+        after();
+      }
+    },
     async act(kind, payload = {}) {
       if (!view.gone) {
         before(); // what was typed goes before what it is about, and not after what the kernel makes of it
@@ -42,8 +51,7 @@ export function acting(ask: Requests["ask"], spoken: Announcer, before: () => vo
         view.saying = "";
         return reply;
       } catch (error) {
-        view.saying = (error as Error).message.replace(/^\w+: /, "");
-        spoken.say(view.saying);
+        view.say((error as Error).message.replace(/^\w+: /, ""));
         return null;
       } finally {
         after();

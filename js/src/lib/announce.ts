@@ -9,6 +9,8 @@ export interface Announcer {
   element: HTMLElement;
   /** Say a text; of several within the pause only the last one is said, and one that was said is not repeated. */
   say(text: string): void;
+  /** Say a text at once, in the place of what waits. */
+  sayNow(text: string): void;
 }
 
 export function announcer(cleanUps: CleanUp[], pauseMs = PAUSE_MS): Announcer {
@@ -26,6 +28,11 @@ export function announcer(cleanUps: CleanUp[], pauseMs = PAUSE_MS): Announcer {
   cleanUps.push(() => clearTimeout(timer));
   return {
     element,
+    sayNow(text) {
+      clearTimeout(timer);
+      waiting = text;
+      flush();
+    },
     say(text) {
       waiting = text;
       if (timer === undefined) {

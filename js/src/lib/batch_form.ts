@@ -116,7 +116,12 @@ export function batchForm<T extends Asked & { _bounds: Bounds | null }>(
       bound(name).set(value);
       send(held);
     };
-    return limitField(label, title, { get: () => now()[name], set }, () => model.get("_bounds")?.[name] ?? null);
+    return limitField(
+      label,
+      title,
+      { ...bound(name), get: () => now()[name], set },
+      () => model.get("_bounds")?.[name] ?? null,
+    );
   };
   const limits = [
     limit("Max sequences", "Requests that may be in a step; it can be moved while they run", "max_num_seqs"),

@@ -6,6 +6,8 @@ import { h, setAttributes } from "./dom";
 export interface Binding<V> {
   get(): V;
   set(value: V): void;
+  /** Somebody begins or ends to type it. */
+  edit?(on: boolean): void;
 }
 
 export interface Field {
@@ -29,7 +31,7 @@ export function firstProblem(fields: readonly Field[]): string {
   return "";
 }
 
-/** What was typed and cannot be used: marked, and kept until the value that it was typed over is another one. */
+/** What was typed and cannot be used: marked, and kept until the value that it was typed over is another one and nobody types. */
 function doubts<V>(input: HTMLInputElement, takes: string, get: () => V) {
   let wrong = false;
   let over = "";
@@ -42,7 +44,8 @@ function doubts<V>(input: HTMLInputElement, takes: string, get: () => V) {
     mark,
     /** Whether the field is to be left as it was typed. */
     keeps() {
-      if (wrong && JSON.stringify(get()) !== over) {
+      const typing = input.ownerDocument.activeElement === input;
+      if (wrong && !typing && JSON.stringify(get()) !== over) {
         mark(false);
       }
       return wrong;
@@ -68,6 +71,12 @@ function labelled(
   return h("div", { class: `ji-field ji-${kind}`, title }, name, ...before, control);
 }
 
+/** Tell a binding while somebody may type in a control. */
+function edited<V>(control: HTMLElement, bound: Binding<V>): void {
+  control.addEventListener("focus", () => bound.edit?.(true));
+  control.addEventListener("blur", () => bound.edit?.(false));
+}
+
 /** A text of several lines. */
 export function textField(
   label: string,
@@ -77,6 +86,7 @@ export function textField(
 ): Field & { input: HTMLTextAreaElement } {
   const input = h("textarea", { rows, spellcheck: "false", placeholder: title });
   input.addEventListener("input", () => bound.set(input.value));
+  edited(input, bound);
   const draw = () => {
     const value = bound.get();
     if (input.value !== value) {
@@ -112,7 +122,13 @@ export function numberIn(text: string, whole = false): number | null | undefined
 }
 
 /** A number that may be left out. */
-export function numberField(options: NumberOptions, bound: Binding<number | null>): Field {
+export function numberField(
+  options: NumberOptions,
+  bound: Binding<number | null>,
+): Field & {
+  /** Let go of what was typed and cannot be used: another value is set beside it. */
+  forget(): void;
+} {
   const { label, title, unset, whole = false, fits = () => true, min, step, slider } = options;
   const input = h("input", { type: "text", inputmode: whole ? "numeric" : "decimal", placeholder: unset, size: 7 });
   const doubt = doubts(input, `${label}: ${options.takes ?? (whole ? "a whole number" : "a number")}`, bound.get);
@@ -136,7 +152,9 @@ export function numberField(options: NumberOptions, bound: Binding<number | null
     }
   });
   input.addEventListener("change", draw);
-  const field = { draw, problem: doubt.problem, focus: doubt.focus };
+  edited(input, bound);
+  const forget = () => doubt.mark(false);
+  const field = { draw, problem: doubt.problem, focus: doubt.focus, forget };
   if (!slider) {
     return { element: labelled(label, title, input, "number"), ...field };
   }
@@ -148,7 +166,7 @@ export function numberField(options: NumberOptions, bound: Binding<number | null
     "aria-label": `${label}, slider`,
   });
   made.addEventListener("input", () => {
-    doubt.mark(false);
+    forget();
     bound.set(Number(made.value));
     draw();
   });
@@ -170,7 +188,7 @@ export function neededField(
   return numberField(
     { takes, ...options, unset: "", fits },
     {
-      get: bound.get,
+      ...bound,
       set(value) {
         if (value !== null) {
           bound.set(value);
@@ -229,6 +247,7 @@ export function numbersField(
     }
   });
   input.addEventListener("change", draw);
+  edited(input, bound);
   return { element: labelled(label, title, input, "numbers"), draw, problem: doubt.problem, focus: doubt.focus };
 }
 
@@ -267,6 +286,7 @@ export function textsIn(lines: string): string[] {
 export function linesField(label: string, title: string, bound: Binding<string[]>): Field {
   const input = h("textarea", { rows: 1, spellcheck: "false", placeholder: "none" });
   input.addEventListener("input", () => bound.set(textsIn(input.value)));
+  edited(input, bound);
   return {
     element: labelled(label, title, input, "lines"),
     draw: () => {

@@ -1,6 +1,6 @@
 // A limit of the scheduler that can be moved while it works: a number, a slider over round values, and back again.
 
-import { h, setAttributes } from "./dom";
+import { h, setAttributes, setText } from "./dom";
 import { type Binding, button, type Field, numberField } from "./fields";
 import { formatCount } from "./format";
 
@@ -32,11 +32,11 @@ export function limitField(
   most: () => number | null,
 ): Field {
   const fits = (value: number | null) => value === null || (value >= 1 && value <= (most() ?? Number.MAX_SAFE_INTEGER));
-  const takes = "a whole number from 1 on, up to what was loaded, or nothing";
-  const field = numberField({ label, title, unset: "as loaded", whole: true, fits, takes }, bound);
+  const field = numberField({ label, title, unset: "as loaded", whole: true, fits }, bound);
   const input = field.element.querySelector("input");
   const range = h("input", { type: "range", min: 0, step: 1, "aria-label": `${label}, slider` });
   const reset = button("As loaded", `${label}: back to what the model was loaded with`, () => {
+    field.forget();
     bound.set(null);
     draw();
   });
@@ -44,13 +44,15 @@ export function limitField(
   range.addEventListener("input", () => {
     const value = stops(most() ?? 1)[Number(range.value)];
     if (value !== undefined) {
+      field.forget();
       bound.set(value);
       draw();
     }
   });
   field.element.classList.add("ji-limit");
   input?.before(range);
-  field.element.append(reset);
+  const why = h("span", { class: "ji-why", id: `${input?.id}-why` });
+  field.element.append(reset, why);
 
   const draw = () => {
     field.draw();
@@ -60,19 +62,20 @@ export function limitField(
     setAttributes(range, {
       max: values.length - 1,
       disabled: largest === null,
-      "data-unset": value === null,
+      "data-unset": value === null || (largest !== null && value > largest),
       "aria-valuetext": value === null ? `as loaded${largest ? `: ${formatCount(largest)}` : ""}` : formatCount(value),
     });
     if (input) {
       input.placeholder = largest === null ? "as loaded" : `as loaded: ${largest}`;
     }
     range.value = String(value === null ? values.length - 1 : placeIn(values, value));
-    setAttributes(reset, { "aria-disabled": value === null && "true" });
-    if (input && tooMuch()) {
-      setAttributes(input, { "aria-invalid": "true" });
-    } else if (input && !field.problem?.()) {
-      setAttributes(input, { "aria-invalid": false });
+    setAttributes(reset, { "aria-disabled": value === null && !field.problem?.() && "true" });
+    const above = tooMuch();
+    if (input) {
+      const marked = Boolean(above || wrong());
+      setAttributes(input, { "aria-invalid": marked && "true", "aria-describedby": marked && why.id });
     }
+    setText(why, (above || wrong()).replace(`${label}: `, ""));
   };
   // Set before this model was loaded, which has made less room.
   const tooMuch = () => {
@@ -81,5 +84,11 @@ export function limitField(
       ? `${label}: ${formatCount(largest)} at most, which is what was loaded`
       : "";
   };
-  return { ...field, draw, problem: () => field.problem?.() || tooMuch() };
+  const wrong = () => {
+    const largest = most();
+    const range = largest === null ? ", 1 or more" : ` from 1 to ${formatCount(largest)}`;
+    return field.problem?.() ? `${label}: a whole number${range}, or nothing` : "";
+  };
+  input?.addEventListener("input", draw);
+  return { ...field, draw, problem: () => wrong() || tooMuch() };
 }

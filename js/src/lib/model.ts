@@ -18,6 +18,7 @@ export interface Model<T extends object = State> {
 /** As much of a model as tells of its kernel; anywidget hands on the manager of ipywidgets where that is the host. */
 export interface Kernel extends Pick<Model, "on" | "off"> {
   get(name: never): unknown;
+  set(name: never, value: never): void;
   widget_manager?: { get_model?(id: string): Promise<{ comm_live?: boolean } | undefined> } | undefined;
 }
 
@@ -65,12 +66,18 @@ export function follow<T extends object>(
 }
 
 /**
- * Tell when the kernel behind a view has gone, or that there never was one, because its model came out of a file.
+ * Tell when the kernel behind a view has gone or closed it, or that there never was one: its model came out of a file.
  * A new kernel brings new models and views, so there is no way back.
  */
 export function onKernelGone(model: Kernel, tell: () => void, cleanUps: CleanUp[]): void {
   // ipywidgets says so to its models; where one was live when it was made, this can only be its end.
   listen(model, "comm_live_update", tell, cleanUps);
+  const closed = () => {
+    // Else ipywidgets 8 counts the view that goes, and sends that over a comm that it has just deleted: an error.
+    model.set("_view_count" as never, null as never);
+    tell();
+  };
+  listen(model, "comm:close", closed, cleanUps);
   const id = model.get("_id" as never);
   if (typeof id === "string" && id && typeof model.widget_manager?.get_model === "function") {
     let there = true;

@@ -63,7 +63,8 @@ export function runState<T extends Run>(
       setText(error, view.saying || model.get("error"));
       setAttributes(error, { "data-wrong": !view.saying.startsWith("copied") });
       if (said && said !== now) {
-        spoken.say(model.get("error") || text);
+        // An end is not kept waiting, with something older to be read meanwhile.
+        (goingOn() ? spoken.say : spoken.sayNow)(model.get("error") || text);
       }
       said = now;
     },

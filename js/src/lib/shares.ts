@@ -20,8 +20,8 @@ export type Shares = Readonly<Record<string, number>>;
 
 export interface SharesBar {
   element: HTMLElement;
-  /** Show a sentence and the shares of the elapsed time; without both nothing is shown. */
-  set(sentence: string, shares: Shares): void;
+  /** Show a sentence and the shares of the elapsed time; without both nothing is, while a run goes on in its place. */
+  set(sentence: string, shares: Shares, goingOn: boolean): void;
 }
 
 export const limitWord = (kind: string): string => LIMITS[kind] ?? kind;
@@ -35,11 +35,17 @@ export function sharesBar(): SharesBar {
   element.append(head, said, track, words);
   return {
     element,
-    set(sentence, shares) {
+    set(sentence, shares, goingOn) {
       const known = Object.entries(shares)
         .filter(([, share]) => share > 0)
         .sort(([one], [other]) => placeOf(one) - placeOf(other));
-      setAttributes(element, { hidden: !sentence && !known.length });
+      const nothing = !sentence && !known.length;
+      const waits = nothing && goingOn && !element.hidden && element.textContent !== head.textContent;
+      setAttributes(element, { "data-waits": waits });
+      if (waits) {
+        return;
+      }
+      setAttributes(element, { hidden: nothing });
       setText(said, sentence);
       setAttributes(track, { hidden: !known.length });
       track.replaceChildren(
