@@ -53,7 +53,9 @@ def test_text_of_the_background_goes_to_its_own_cell(notebook: Notebook) -> None
     notebook.finished(4)
     notebook.run(5)
     notebook.finished(5)
+    notebook.wait_for_text(3, "text !== ''")  # a cell is numbered before its text is drawn
     assert notebook.text(3).strip() == "x"
+    notebook.wait_for_text(5, "text !== ''")
     answer = notebook.text(5).strip()[1:-1].encode().decode("unicode_escape")
     notebook.wait_for_text(2, "text.includes('TTFT')")
     first = "".join(notebook.outputs(2).first.inner_text().split())
