@@ -44,7 +44,8 @@ class Kernel:
 
     def run(self, code: str, subshell: str | None = None) -> str:
         """Send a cell; return its id."""
-        content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
+        # Not in IPython's history: cells that run at once can get one number there, which it tells in their output.
+        content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
         message = self.client.session.msg("execute_request", {**content, "stop_on_error": False})
         message["header"]["subshell_id"] = subshell
         self.client.shell_channel.send(message)
