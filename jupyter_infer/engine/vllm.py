@@ -33,7 +33,6 @@ class VllmEngine:
         self._core = engine.engine_core.engine_core
         self._scheduler = self._core.scheduler
         self._tracer = self._scheduler.tracer
-        self._admits = self._scheduler.max_num_active_reqs, self._scheduler.max_num_scheduled_tokens  # as loaded
         self._pool = self._scheduler.kv_cache_manager.block_pool
         self._bandwidth: float | None = None  # measured when somebody asks
         self._keys: dict[str, tuple[str, ...]] = {}  # our request id → vLLM's ids, one a sample
@@ -53,8 +52,8 @@ class VllmEngine:
             kv_bytes=_kv_bytes(engine),
             weight_bytes=plan.weight_bytes,
             max_model_len=config.model_config.max_model_len,
-            max_num_batched_tokens=self._admits[1],
-            max_num_seqs=self._admits[0],
+            max_num_batched_tokens=self._scheduler.max_num_scheduled_tokens,
+            max_num_seqs=self._scheduler.max_num_active_reqs,
             threads=self._threads.now if self._threads else None,
             load_ns=load_ns,
             chat_template=bool(self._tokenizer.chat_template),
@@ -195,16 +194,15 @@ class VllmEngine:
         vLLM tells the requests that it admits from the slots that it has made room for, so that fewer of them can be
         admitted at any time. Those that run go on, as far as the budget reaches.
         """
-        seqs, tokens = self._admits
-        if limits is not None:
-            seqs, tokens = min(seqs, limits.max_num_seqs), min(tokens, limits.max_num_batched_tokens)
-            if tokens < self._info.max_model_len and not self._chunks:
-                raise ConfigError(
-                    "this model was loaded without chunked prefill, so a prompt above the token budget would wait for "
-                    f"ever; a budget can be {self._info.max_model_len:,} and more"
-                )
-        self._scheduler.max_num_active_reqs, self._scheduler.max_num_scheduled_tokens = seqs, tokens
-        self._tracer.limits = None if limits is None else Limits(seqs, tokens)
+        room, budget = self._info.max_model_len, (limits or self._info.limits).max_num_batched_tokens
+        if limits is not None and budget < room and not self._chunks:
+            raise ConfigError(
+                "this model was loaded without chunked prefill, so a prompt above the token budget would never run; "
+                f"a budget can be {room:,} and more"
+            )
+        self._scheduler.max_num_active_reqs = (limits or self._info.limits).max_num_seqs
+        self._scheduler.max_num_scheduled_tokens = budget
+        self._tracer.limits = limits
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False if running requests hold some."""

@@ -18,7 +18,7 @@ from jupyter_infer.widgets._lab_trace import LabTrace
 from jupyter_infer.widgets._lab_words import asked_line, card_html, progress_line, status_line
 from jupyter_infer.widgets._lab_workload import Workload
 
-__all__ = ["LabShown"]
+__all__ = ["LabShown", "nothing_shown"]
 
 Values = dict[str, Any]
 """Values of traits by their names."""
@@ -45,21 +45,6 @@ class LabShown:
         self._swept, self._sweep = [], run.workloads[0]
         return {"_charts": [], "_points": [], "_knee": None, "_swept": asked_line(self._sweep, several=True)}
 
-    def clear(self) -> Values:
-        """Return what is shown of nothing."""
-        self.__init__()  # type: ignore[misc]
-        return {
-            "state": "idle",
-            "error": "",
-            "_stage": "",
-            "_progress": "",
-            "_charts": [],
-            "_points": [],
-            "_knee": None,
-            "_swept": "",
-            **_nothing(),
-        }
-
     def look(self, run: LabRun, session: Session) -> Values:
         """Return what is shown of a run that goes on, or has just ended."""
         if run is self._over:
@@ -73,7 +58,7 @@ class LabShown:
         }
         asked, info = run.asked, run.info
         if asked is None or info is None:
-            return values | _nothing()
+            return values | nothing_shown()
         if self._trace is None or self._trace.asked is not asked:
             self._traces += 1
             self._trace = LabTrace(asked, info)
@@ -116,7 +101,7 @@ class LabShown:
         if run.asked is None or run.asked is self._taken:
             return {}
         if run.asked.workload not in run.workloads:  # a warm-up, which is nobody's result
-            return _nothing()
+            return nothing_shown()
         # It came to no end that counts: nothing runs and waits any more.
         return {"_figures": {**figures, "running": None, "waiting": None, "pool_used": None}}
 
@@ -127,7 +112,8 @@ class LabShown:
         return card_html(title, workload, figures, shown["_limit"], self._sweep, points)
 
 
-def _nothing() -> Values:
+def nothing_shown() -> Values:
+    """Return what is shown of a run before it has a request."""
     return {
         "_shown_run": 0,
         "_lanes": [],

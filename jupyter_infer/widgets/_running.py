@@ -55,6 +55,19 @@ class RunningWidget(InferWidget, Generic[J]):
         run.cancel()
         return True
 
+    def clear(self) -> None:
+        """Take what was run away; what is asked stays."""
+        raise NotImplementedError
+
+    def handle(self, kind: str, payload: dict[str, Any]) -> Mapping[str, Any] | None:
+        """Answer ``stop`` and ``clear``."""
+        if kind == "stop":
+            return {"stopped": self.stop()}
+        if kind == "clear":
+            self.clear()
+            return None
+        return super().handle(kind, payload)
+
     def tick(self) -> bool:
         """Look at the run and the engine, and send what has changed."""
         with self._looking:

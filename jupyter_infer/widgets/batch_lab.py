@@ -17,7 +17,7 @@ from jupyter_infer.session import Session
 from jupyter_infer.widgets._lab_charts import CHARTS, ChartPlace
 from jupyter_infer.widgets._lab_figures import NO_FIGURES, Point
 from jupyter_infer.widgets._lab_run import LabRun
-from jupyter_infer.widgets._lab_shown import LabShown
+from jupyter_infer.widgets._lab_shown import LabShown, nothing_shown
 from jupyter_infer.widgets._lab_words import asked_line, status_line
 from jupyter_infer.widgets._lab_workload import ARRIVALS, Workload
 from jupyter_infer.widgets._running import RunningWidget
@@ -148,7 +148,9 @@ class BatchLab(RunningWidget[LabRun]):
         with self._looking:
             self._check_idle("clear it")
             self._run = None
-            self.push(**self._shown_runs.clear())
+            self._shown_runs = LabShown()
+            self.push(state="idle", error="", _stage="", _progress="", **nothing_shown())
+            self.push(_charts=[], _points=[], _knee=None, _swept="")
             self._below.clear()
         self.refresh()
 
@@ -171,15 +173,10 @@ class BatchLab(RunningWidget[LabRun]):
     # What a widget is made of.
 
     def handle(self, kind: str, payload: dict[str, Any]) -> Mapping[str, Any] | None:
-        """Answer ``run``, ``sweep``, ``stop``, ``clear``, ``limits`` and ``chart``."""
+        """Answer ``run``, ``sweep``, ``limits`` and ``chart``, and what every widget with runs does."""
         if kind in ("run", "sweep"):
             self._take(payload, FIELDS)
             return {"number": (self.run() if kind == "run" else self.sweep()).number}
-        if kind == "stop":
-            return {"stopped": self.stop()}
-        if kind == "clear":
-            self.clear()
-            return None
         if kind == "limits":
             self._take(payload, LIMITS)
             if self._run is not None:

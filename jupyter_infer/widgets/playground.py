@@ -173,15 +173,10 @@ class Playground(RunningWidget[PlaygroundRun]):
     # What a widget is made of.
 
     def handle(self, kind: str, payload: dict[str, Any]) -> Mapping[str, Any] | None:
-        """Answer ``run``, ``stop``, ``clear``, ``cell``, ``use``, ``pin`` and ``compare``."""
+        """Answer ``run``, ``cell``, ``use``, ``pin`` and ``compare``, and what every widget with runs does."""
         if kind in ("run", "cell"):
             self._take(payload)
             return {"number": self.run().number} if kind == "run" else {"text": self.cell()}
-        if kind == "stop":
-            return {"stopped": self.stop()}
-        if kind == "clear":
-            self.clear()
-            return None
         number = payload.get("number")
         if not isinstance(number, int) or kind not in ("use", "pin", "compare"):
             return super().handle(kind, payload)

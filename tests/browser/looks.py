@@ -37,6 +37,11 @@ LIGHTNESS = """root => {
 }"""
 """How light its ground is, from 0 to 255."""
 
+BEYOND = """root => [root, ...root.querySelectorAll('*')]
+  .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'visible' && e.clientWidth)
+  .map(e => `${e.getAttribute('class')}: ${e.scrollWidth} > ${e.clientWidth}`)"""
+"""What of a widget is wider than its place."""
+
 FINDINGS = """async (root, wrong) => {
   const found = await axe.run(root, {resultTypes: ['violations']})
   return found.violations.filter(({impact}) => wrong.includes(impact)).flatMap(({id, impact, help, nodes}) =>

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from tests.browser.conftest import ANSWER_MS, SCREENSHOTS, Lab, Notebook
-from tests.browser.looks import CONTRASTS, LIGHTNESS, assert_accessible, choose_theme, restart_kernel
+from tests.browser.looks import BEYOND, CONTRASTS, LIGHTNESS, assert_accessible, choose_theme, restart_kernel
 
 CELLS = [
     "%load_ext jupyter_infer\nimport jupyter_infer as ji\nlab = ji.BatchLab(output_tokens=24)\nlab",
@@ -54,9 +54,6 @@ PAINTED = """canvas => {
   for (let at = 3; at < data.length; at += 4) painted += data[at] > 0
   return painted
 }"""
-BEYOND = """root => [root, ...root.querySelectorAll('*')]
-  .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'visible' && e.clientWidth)
-  .map(e => `${e.getAttribute('class')}: ${e.scrollWidth} > ${e.clientWidth}`)"""
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from tests.browser.conftest import ANSWER_MS, SCREENSHOTS, Lab, Notebook
-from tests.browser.looks import CONTRASTS, LIGHTNESS, assert_accessible, choose_theme, restart_kernel
+from tests.browser.looks import BEYOND, CONTRASTS, LIGHTNESS, assert_accessible, choose_theme, restart_kernel
 
 EVIL = '<img src=x onerror="window.__p=1"><script>window.__p=2</script>[a](javascript:window.__p=3)</pre><b>'
 
@@ -36,10 +36,6 @@ CELLS = [
     "pg2 = ji.Playground(fake, prompt='evil ' + evil, max_tokens=6000)\npg2",
     "print('back')",
 ]
-
-BEYOND = """root => [root, ...root.querySelectorAll('*')]
-  .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'visible' && e.clientWidth)
-  .map(e => `${e.className}: ${e.scrollWidth} > ${e.clientWidth}`)"""
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import ANSWER_MS, Notebook
-from tests.browser.looks import CONTRASTS, assert_accessible, choose_theme
-from tests.browser.test_playground import BEYOND, answer, picture, state, widget
+from tests.browser.looks import BEYOND, CONTRASTS, assert_accessible, choose_theme
+from tests.browser.test_playground import answer, picture, state, widget
 
 CELLS = [
     "%load_ext jupyter_infer\nimport jupyter_infer as ji\n"

@@ -18,9 +18,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import ANSWER_MS, Lab, Notebook
-from tests.browser.looks import choose, findings
+from tests.browser.looks import BEYOND, choose, findings
 from tests.browser.test_output import HOSTILE, asked_by, is_harmless
-from tests.browser.test_playground import BEYOND
 
 SETUP = f"""
 import jupyter_infer as ji
